@@ -1,4 +1,4 @@
-//! The least rights that the user of each role needs on a server.
+//! The rules of a Redis ACL that give a user the least rights for its role on a queue.
 
 use crate::error::Error;
 use crate::protocol::keys::Keys;
@@ -7,22 +7,24 @@ use crate::protocol::pattern::Pattern;
 /// A role that uses a queue, and what it may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AclRole {
-    /// Produces: `push`, `upsert`, `cancel`, `reschedule`, `run_now`, `get`, `peek`, `dues`, and
-    /// `remap` with `forward`. The queue must exist: an operator creates it with any `configure`.
+    /// The user may call `push`, `upsert`, `cancel`, `reschedule`, `run_now`, `get`, `peek`,
+    /// `dues`, and `remap` with `forward`. The queue must exist: an operator creates it with any
+    /// call of `configure`.
     Producer,
-    /// Consumes the queue: `beat`, `promote`, `claim`, the settlements, `extend`, `held`, `reap`,
-    /// `stats`, `dues`, `nodes`; `schedules`, `refill`; `remap` with `forward`; receives notices and wake-up tokens.
+    /// The user may call `beat`, `promote`, `claim`, the settlements, `extend`, `held`, `reap`,
+    /// `stats`, `dues`, `nodes`; `schedules`, `refill`; `remap` with `forward`. It receives notices
+    /// and wake-up tokens.
     Consumer,
-    /// Everything on this queue: limits, pause, requeue, purge, audit, deletion, schedules, and the
-    /// calls of the other roles.
+    /// The user may make every call on this queue: limits, pause, requeue, purge, audit, deletion,
+    /// schedules, and all that the other roles may.
     Operator,
 }
 
 /// Commands that call scripts and functions with the queue's keys. Redis checks each command of a
 /// script as well.
 const CALLS: &str = "+eval +evalsha +fcall";
-/// Commands about the server, for every client: its clock, its fitness, pings and scripts, and the
-/// way through a cluster.
+/// Commands that every client needs besides scripts: the server's clock and fitness, PING, loading
+/// scripts, and following a cluster.
 const SERVER: [&str; 8] = [
     "+time",
     "+info",
@@ -34,12 +36,14 @@ const SERVER: [&str; 8] = [
     "+asking",
 ];
 
-/// Commands, and the suffixes of the keys on which they are allowed; `%` allows reading only.
+/// Pairs of commands and of the keys that these commands may touch, both separated by blanks. Keys
+/// are named by their suffix; `%` before one allows only to read it.
 type Grants = &'static [(&'static str, &'static str)];
 
 const PRODUCER: Grants = &[
     ("+hmget +hget +hlen +hexists", "%messages %attrs %meta"),
-    ("+hget +hlen +hexists", "%claims"), // and no +hmget: without it an ack is refused at once
+    // No +hmget: `ack` begins with an HMGET of claims, so Redis refuses an ack at once.
+    ("+hget +hlen +hexists", "%claims"),
     (
         "+zrange +zcard +zcount +zscore +zmscore +zrank",
         "%scheduled %leases %dead %recent",
@@ -50,7 +54,8 @@ const PRODUCER: Grants = &[
     ("+hset +hdel", "messages attrs"),
     ("+zrem", "dead"),
     ("+zadd +zremrangebyrank", "recent"),
-    ("+hset +hincrby", "meta"), // HSET for a newer map of the partitions
+    // HSET writes a newer map of the partitions.
+    ("+hset +hincrby", "meta"),
     ("+rpush", "wake"),
 ];
 
@@ -59,20 +64,22 @@ const CONSUMER: Grants = &[
         "+hmget +hget +hlen +hexists",
         "%messages %attrs %claims %meta",
     ),
-    ("+hstrlen", "%messages"), // and not of meta: with it the scripts of operators begin
+    // Not on `meta`: operators' scripts begin with an HSTRLEN of meta, so Redis refuses them at once.
+    ("+hstrlen", "%messages"),
     (
         "+zrange +zcard +zcount",
         "%scheduled %leases %dead %recent %nodes",
     ),
     ("+zscore", "%leases"),
-    // And no +zscore: without it the scripts of producers are refused.
+    // No +zscore on these keys: producers' scripts need it, so Redis refuses them to a consumer.
     ("+zmscore", "%scheduled %dead %recent"),
     ("+lrange +llen +lindex +exists", "%ready %wake %meta"),
     ("+zadd +zremrangebyrank", "scheduled dead"),
     ("+rpush +ltrim +lset", "ready"),
     ("+zadd +zrem", "leases"),
     ("+hset +hdel", "claims attrs"),
-    ("+hdel +hsetnx", "messages"), // and no +hset: without it a push is refused at once
+    // No +hset: a push needs it, so Redis refuses a push to a consumer.
+    ("+hdel +hsetnx", "messages"),
     ("+zadd +zremrangebyrank", "recent"),
     ("+zadd +zrem +zremrangebyscore", "nodes"),
     ("+hset +hincrby", "meta"),
@@ -88,8 +95,8 @@ const OPERATOR: Grants = &[(
 )];
 
 /// The rules of `ACL SETUSER` that give a user exactly the rights of this role on this queue; each
-/// rule is one argument. They begin with `reset`, which undoes all before it. The caller puts the
-/// user's name before them, and `on` and the password behind them.
+/// rule is one argument. The first rule is `reset`, which takes all earlier rights from the user.
+/// The caller puts the user's name before them, and `on` and the password behind them.
 ///
 /// `*` and `?` in the name make it a pattern: `mail-*` gives these rights on every queue whose name
 /// begins with `mail-`.
@@ -118,7 +125,8 @@ pub fn acl_rules(queue: &str, role: AclRole) -> Result<Vec<String>, Error> {
         )));
     }
     let home = glob(keys.wake.trim_end_matches(":wake"));
-    // A queue with a map has more partitions. No queue name has a slash, so none of another queue matches.
+    // A queue with a map has more partitions, whose keys begin with the queue's name and a slash.
+    // No queue name contains a slash, so the pattern matches no key of another queue.
     let partitions = format!("{}/*}}", home.trim_end_matches('}'));
     let mut rules: Vec<String> = ["reset", "resetchannels"].map(str::to_owned).to_vec();
     let bases = [home, partitions];
@@ -126,15 +134,15 @@ pub fn acl_rules(queue: &str, role: AclRole) -> Result<Vec<String>, Error> {
     rules.extend(SERVER.into_iter().chain(["+spublish"]).map(str::to_owned));
     let (grants, more): (Grants, &[&str]) = match role {
         AclRole::Producer => (PRODUCER, &["+wait"]),
-        // A node finds queues by a pattern, and hears of new ones.
+        // SCAN finds the queues that match a pattern; PSUBSCRIBE reports new ones.
         AclRole::Consumer => (
             CONSUMER,
             &["+ssubscribe", "+sunsubscribe", "+psubscribe", "+scan"],
         ),
         AclRole::Operator => (
             OPERATOR,
-            // The first for the queues that it creates, the last for the doctor, which looks for
-            // slots that are stuck between two masters.
+            // PUBLISH announces a queue that the operator creates. The doctor uses CLUSTER NODES to
+            // find slots that are stuck between two masters.
             &[
                 "+publish",
                 "+ssubscribe",
@@ -147,7 +155,8 @@ pub fn acl_rules(queue: &str, role: AclRole) -> Result<Vec<String>, Error> {
     };
     rules.extend(more.iter().map(|&command| command.to_owned()));
     if role == AclRole::Consumer {
-        // Redis compares a pattern of channels with the right letter by letter.
+        // Redis allows a subscription to a pattern of channels only if the ACL has exactly this
+        // text.
         let new_queues = format!("&{}", Pattern::new(queue)?.notice_glob());
         if !rules.contains(&new_queues) {
             rules.push(new_queues);
@@ -168,7 +177,8 @@ pub fn acl_rules(queue: &str, role: AclRole) -> Result<Vec<String>, Error> {
     Ok(rules)
 }
 
-/// A pattern of an ACL: `*` and `?` of the name match as in a pattern of queues, all else only itself.
+/// Turns a queue name into a pattern of an ACL: `*` and `?` stay wildcards, and every other
+/// character matches only itself.
 fn glob(text: &str) -> String {
     text.chars()
         .flat_map(|c| "[]\\".contains(c).then_some('\\').into_iter().chain([c]))
@@ -180,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_star_and_question_mark_of_a_name_are_a_pattern() {
+    fn acl_names_have_only_star_and_question_mark_as_wildcards() {
         let rules = acl_rules("a*[b]", AclRole::Consumer).expect("a name");
         assert!(
             rules.contains(&r"&dueq:{a*\[b\]}:notice".to_owned()),
@@ -197,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rule_reaches_beyond_the_queue() {
+    fn acl_rules_do_not_reach_other_queues() {
         for role in [AclRole::Producer, AclRole::Consumer, AclRole::Operator] {
             for rule in acl_rules("orders", role).expect("a name") {
                 for pattern in rule

@@ -2,13 +2,13 @@
 //! rights.
 //!
 //! - **Examine.** [`Client::examine`](crate::Client::examine) and
-//!   [`Queue::examine`](crate::Queue::examine) return a [`Checkup`] with [`Finding`]s, and repair
-//!   what a queue can be repaired of. [`AuditSteps`] does the long part at the caller's pace.
+//!   [`Queue::examine`](crate::Queue::examine) return a [`Checkup`] with [`Finding`]s, and the
+//!   second one can also repair the queue. [`AuditSteps`] checks each message at the caller's pace.
 //! - **Act in steps.** [`BulkSteps`] requeues or purges many messages at the caller's pace.
-//! - **Find queues.** [`QueueScan`] walks through the keys of a server, and [`NewQueue`] tells of
+//! - **Find queues.** [`QueueScan`] walks through the keys of a server, and [`NewQueue`] reports
 //!   queues as they are created.
-//! - **Grant.** [`acl_rules`] has the least rights of each [`AclRole`] on a queue, and
-//!   [`queue_keys`] its keys.
+//! - **Grant.** [`acl_rules`] returns the least rights of each [`AclRole`] on a queue, and
+//!   [`queue_keys`] the queue's keys.
 //! - **Other clients.** [`functions_code`] is the library of Redis Functions, which clients in other
 //!   languages may call; [`FunctionsStatus`] tells which one a server has.
 //!

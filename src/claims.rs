@@ -1,19 +1,19 @@
 //! Deliveries without handlers: claim, pull, and settle in any process.
 //!
-//! A [`Worker`](crate::Worker) is what nearly every program needs. This is the level below, for
-//! those that hand deliveries on: to another process, over HTTP, to a job system.
+//! A [`Worker`](crate::Worker) is what nearly every program needs. This module is the level below
+//! it, for programs that hand deliveries on: to another process, over HTTP, or to a job system.
 //!
 //! - [`Queue::claim`](crate::Queue::claim) takes due messages at once, or none.
 //! - A [`Puller`] waits for due messages of one queue. [`Pullers`], from
 //!   [`Client::pullers`](crate::Client::pullers), serve many queues over the same connections.
-//! - A [`LeaseToken`] of the caller's makes a claim repeatable: after a crash
+//! - A [`LeaseToken`] that the caller chooses makes a claim repeatable: after a crash
 //!   [`Queue::held`](crate::Queue::held) returns the messages that the claim granted, as a
 //!   [`HeldClaim`].
 //! - A [`DeliveryHandle`] is the right to settle a delivery, as text. A [`RemoteDelivery`], from
 //!   [`Queue::delivery`](crate::Queue::delivery), settles by it from any process.
 //!
-//! Nothing extends these leases but the caller, and only workers and pullers take expired leases
-//! back. The [guide](https://github.com/dueq/dueq/blob/main/docs/guide/pulls.md) has the details.
+//! Only the caller extends these leases. Only workers and pullers take expired leases back. The
+//! [guide](https://github.com/dueq/dueq/blob/main/docs/guide/pulls.md) has the details.
 //!
 //! ```
 //! # dueq_testkit::doctest!(|orders| {

@@ -1,4 +1,5 @@
-//! The handle of a server: connecting, the check that it is fit for queues, and its queues.
+//! The handle of a server: it connects, checks that the server is fit for queues, and makes the
+//! handles of queues.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,11 +13,18 @@ use crate::error::Error;
 use crate::model::codec::{Codec, Json, RawBytes};
 use crate::model::durability::Durability;
 use crate::model::reached::PartialRead;
+use crate::protocol::limits;
 use crate::queue::Queue;
 use crate::router::Registry;
 use crate::server::connect::options::ClientOptions;
+use crate::server::link::ServerLink;
+use crate::server::patience::REACH_LIMIT;
 use crate::server::queue_scan::{QueueScan, names_reached};
+use crate::server::rounds::at_once;
 use crate::server::servers::Servers;
+
+/// How many queues [`Client::may_hold`] reads at once.
+const READ_AT_ONCE: usize = 100;
 
 /// A Redis server that holds queues. Cheap to clone. Connections are pooled, opened when a call
 /// needs them, and replaced when they are lost.
@@ -41,11 +49,12 @@ impl Client {
     ///
     /// For a service that Redis Sentinels monitor, the URL is
     /// `redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE]`. The
-    /// hosts are those of the Sentinels (port 26379 unless given); user and password are those of
-    /// the servers. For Sentinels that need a password, add `?sentinel_password=PASSWORD`, and
-    /// `&sentinel_user=USER`. With `rediss+sentinel://` all connections use TLS. The client asks
-    /// the Sentinels before each connection, and the server must report that it is the master.
-    /// After a failover all connections, also those of running workers, move to the new master.
+    /// hosts are those of the Sentinels (port 26379 unless given). User and password are for the
+    /// servers, not for the Sentinels. For Sentinels that need a password, add
+    /// `?sentinel_password=PASSWORD`, and `&sentinel_user=USER`. With `rediss+sentinel://` all
+    /// connections use TLS. The client asks the Sentinels before each connection, and the server
+    /// must report that it is the master. After a failover all connections, also those of running
+    /// workers, move to the new master.
     ///
     /// If the server belongs to a Redis Cluster, the client uses all its masters: each queue is on
     /// the master of its slot. `redis+cluster://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]` names
@@ -81,11 +90,11 @@ impl Client {
         Self::connect_with(url, &ClientOptions::new()).await
     }
 
-    /// As [`Client::connect`], with options: certificates for TLS.
+    /// Connects as [`Client::connect`] does, with options such as certificates for TLS.
     ///
     /// # Errors
-    /// The errors of `connect`, and `InvalidInput` if there are certificates and the URL is
-    /// not `rediss://`.
+    /// The errors of `connect`, and `InvalidInput` if there are certificates and the URL is not
+    /// `rediss://`.
     pub async fn connect_with(url: &str, options: &ClientOptions) -> Result<Self, Error> {
         // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
         let connecting: Pin<Box<dyn Future<Output = _> + Send>> =
@@ -97,12 +106,12 @@ impl Client {
         })
     }
 
-    /// The queue of this name, with payloads of bytes. A name has 1 to 128 bytes without control
-    /// characters and `/ { }`. The queue exists from its first push on.
+    /// Returns the queue of this name, whose payloads are bytes. A name has 1 to 128 bytes; control
+    /// characters and `/ { }` are not allowed. The queue exists from its first push on.
     ///
     /// Sends nothing to the server. Handles of the same name share batches and
-    /// [metrics](Queue::metrics), whatever their codec, if one of them lives on or the name is among
-    /// the last 64 that were asked for.
+    /// [metrics](Queue::metrics), whatever their codec. The client forgets these when no handle of
+    /// the name is left and 64 other names were asked for since.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -111,10 +120,11 @@ impl Client {
     /// # });
     /// ```
     pub fn queue(&self, name: &str) -> Result<Queue, Error> {
-        self.queue_with(name, RawBytes)
+        self.queue_with_codec(name, RawBytes)
     }
 
-    /// As [`queue`](Client::queue), with values of `T` as JSON.
+    /// Returns the queue of this name, as [`queue`](Client::queue) does. Its payloads are values of
+    /// `T` as JSON.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -128,24 +138,25 @@ impl Client {
     where
         T: Serialize + DeserializeOwned + Send + 'static,
     {
-        self.queue_with(name, Json::default())
+        self.queue_with_codec(name, Json::default())
     }
 
-    /// As [`queue`](Client::queue), with the values of this codec.
+    /// Returns the queue of this name, as [`queue`](Client::queue) does. This codec encodes and
+    /// decodes its payloads.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
-    /// let numbers = client.queue_with("numbers", dueq::Json::<u64>::default())?;
+    /// let numbers = client.queue_with_codec("numbers", dueq::Json::<u64>::default())?;
     /// numbers.push(42_u64).await?;
     /// # });
     /// ```
-    pub fn queue_with<C: Codec>(&self, name: &str, codec: C) -> Result<Queue<C>, Error> {
+    pub fn queue_with_codec<C: Codec>(&self, name: &str, codec: C) -> Result<Queue<C>, Error> {
         let router = self.queues.router(name, &self.servers)?;
         Ok(Queue::new(router, self.durability, codec))
     }
 
     /// A client that shares the connections of this one and gives its queues this [`Durability`],
-    /// unless a queue or a message sets another. Queues that were made before keep their
+    /// unless a queue or a message sets another. Handles that this client made earlier keep their
     /// durability.
     ///
     /// ```
@@ -182,8 +193,8 @@ impl Client {
         Ok(names.into_iter().collect())
     }
 
-    /// As [`queues`](Client::queues), for programs that watch: the names on the servers that reply,
-    /// each step within 2 s. It names the masters of a cluster that do not.
+    /// Lists the names of queues as [`queues`](Client::queues) does, for monitoring: it skips each
+    /// master of a cluster that does not reply within 2 s, and names that master.
     ///
     /// # Errors
     /// If no server can be read.
@@ -200,8 +211,8 @@ impl Client {
         names_reached(&self.servers).await
     }
 
-    /// Scans for queues step by step, as [`queues`](Client::queues) does at once: for a program that
-    /// looks again and again, and spreads the steps over time. Sends nothing to the server yet.
+    /// Returns a scan that finds the queues of [`queues`](Client::queues) step by step, for a
+    /// program that scans repeatedly and spreads the steps over time. This call sends nothing.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -215,11 +226,75 @@ impl Client {
         QueueScan::new(&self.servers)
     }
 
+    /// Those of these queues that may hold a message with this id: for a search in many queues, as
+    /// [`Queue::get_up_to`] then tells what they hold. The others do not hold it.
+    ///
+    /// It reads a hundred queues at once, by plain commands that Redis answers in a tenth of the time
+    /// of a `get`. A queue stays in the list if it cannot be read in this way: also one with several
+    /// partitions, and one whose master is away. The rights are those of `get`.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// client.queue("orders")?.push("rate it").id("order:42").await?;
+    /// client.queue("mail")?.push("rate it").await?;
+    /// assert_eq!(client.may_hold("order:42", vec!["mail", "orders"]).await, ["orders"]);
+    /// # });
+    /// ```
+    pub async fn may_hold<N: AsRef<str>>(&self, id: impl AsRef<[u8]>, names: Vec<N>) -> Vec<N> {
+        let id: Arc<[u8]> = id.as_ref().into();
+        if limits::check_id(&id).is_err() {
+            return names; // `get` returns the error
+        }
+        let mut lacks = Vec::with_capacity(names.len());
+        for names in names.chunks(READ_AT_ONCE) {
+            lacks.extend(self.lack(&id, names).await);
+        }
+        let all = names.into_iter().zip(lacks);
+        all.filter_map(|(name, lacks)| (!lacks).then_some(name))
+            .collect()
+    }
+
+    /// Which of these queues hold no message with this id, as far as plain reads tell.
+    async fn lack(&self, id: &Arc<[u8]>, names: &[impl AsRef<str>]) -> Vec<bool> {
+        let mut by_master: Vec<(Arc<ServerLink>, Vec<_>)> = Vec::new();
+        for (number, name) in names.iter().enumerate() {
+            let Ok(queue) = self.queue(name.as_ref()) else {
+                continue;
+            };
+            let known = queue.router().current();
+            let link = known.home().route().known_link();
+            let Some(link) = link.filter(|_| known.map().is_none()) else {
+                continue;
+            };
+            let home = (number, Arc::clone(known.home()));
+            match by_master.iter_mut().find(|(of, _)| Arc::ptr_eq(of, &link)) {
+                Some((_, homes)) => homes.push(home),
+                None => by_master.push((link, vec![home])),
+            }
+        }
+        let reads = by_master.into_iter().map(|(link, homes)| {
+            let id = Arc::clone(id);
+            async move {
+                let keys: Vec<_> = homes.iter().map(|(_, home)| home.keys()).collect();
+                let read = link.control.lack(&keys, &id);
+                let lacks = homes[0].1.reach(REACH_LIMIT, read).await?;
+                let numbers = homes.into_iter().map(|(number, _)| number);
+                Ok(numbers.zip(lacks).collect::<Vec<_>>())
+            }
+        });
+        let mut all = vec![false; names.len()];
+        for (number, lacks) in at_once(reads).await.into_iter().flatten().flatten() {
+            all[number] = lacks;
+        }
+        all
+    }
+
     /// How many connections this client has opened since it was made. It opens one for each of four
     /// kinds of calls at the first such call, and one for each queue and durability besides
-    /// `Memory`. Each worker opens five, whatever the number of its queues. Any more have replaced
-    /// lost ones. A worker with a pattern opens one more. In a cluster, client and worker open them to each master that they use, and a
-    /// worker has one more for each queue that is not parked, up to 64.
+    /// `Memory`. Each worker opens five, whatever the number of its queues. Further connections
+    /// have replaced lost ones. A worker with a pattern opens one more. In a cluster, client and
+    /// worker open them to each master that they use, and a worker has one more for each queue that
+    /// is not parked, up to 64.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {

@@ -1,4 +1,4 @@
-//! A claimed message, under a lease.
+//! A claimed message under a lease.
 
 mod accessors;
 mod calls;
@@ -53,10 +53,10 @@ struct Inner {
     cost: u32,
     snoozes: u32,
     is_tick: bool,
-    /// When the handler started; before that, when the message was claimed.
+    /// When the handler started; until it starts, when the message was claimed.
     started_us: AtomicU64,
     settled: AtomicBool,
-    /// How many settlements wait for their results.
+    /// How many settlements of this delivery wait for their results.
     settling: AtomicUsize,
     lost: AtomicBool,
     loss: Notify,
@@ -87,7 +87,7 @@ impl Delivery {
         }))
     }
 
-    /// Records that the handler starts at this instant: the lateness counts until here.
+    /// Records that the handler starts at this instant. The lateness is measured up to here.
     pub(crate) fn begin(&self, at: Instant) {
         let estimate_us = self
             .0
@@ -96,7 +96,8 @@ impl Delivery {
             .clock()
             .server_us(at)
             .unwrap_or_default();
-        // The start is estimated and the claim's time is not: the start is never before the claim.
+        // The handler's start is estimated and the claim's time is exact, so the start is set no
+        // earlier than the claim.
         self.0
             .started_us
             .fetch_max(u64::try_from(estimate_us).unwrap_or(0), Ordering::Relaxed);
@@ -105,8 +106,8 @@ impl Delivery {
         meters.add_many(Counter::Ticks, self.0.is_tick.into());
     }
 
-    /// Whether the lease is known to be lost. Then another consumer may have the message, and no
-    /// settlement acts.
+    /// Whether the lease is known to be lost. If it is lost, another consumer may have the message,
+    /// and settlements have no effect.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|delivery| {
@@ -117,8 +118,8 @@ impl Delivery {
         self.0.lost.load(Ordering::Acquire)
     }
 
-    /// Completes when the lease is known to be lost, and otherwise never. Cancel safe: wait for it
-    /// beside the work.
+    /// Completes when the lease is known to be lost, and otherwise never. It is cancel safe, so a
+    /// handler can wait for it in a `select` beside its work.
     ///
     /// Only a worker watches the lease, so only its deliveries report the loss without a
     /// settlement.
@@ -142,7 +143,7 @@ impl Delivery {
         }
     }
 
-    /// A delivery whose server does not exist.
+    /// A delivery for tests that belongs to no server.
     #[cfg(test)]
     pub(crate) fn unconnected(number: u8) -> Self {
         let (id, token) = (vec![b'a', number], [7; 16]);
@@ -165,7 +166,7 @@ impl Delivery {
         Self::new(Partition::unconnected(), granted)
     }
 
-    /// What events say of this delivery.
+    /// The fields that name this delivery in events.
     pub(crate) fn subject(&self) -> Subject<'_> {
         Subject {
             queue: self.0.partition.queue_name(),
@@ -178,15 +179,16 @@ impl Delivery {
         &self.0.partition
     }
 
-    /// Whether a settlement has had its result, or the delivery was detached from this process.
+    /// Whether a settlement has its result, or the delivery was detached from this process.
     pub(crate) fn is_settled(&self) -> bool {
         self.0.settled.load(Ordering::SeqCst)
     }
 
-    /// An extension found the lease lost. Settlements that have a result, or wait for one, report
-    /// the loss themselves.
+    /// Called when an extension finds the lease lost. A settlement that has a result, or waits for
+    /// one, reports the loss itself.
     pub(crate) fn found_gone(&self) {
-        // In this order: a settlement is marked as settled before it stops being in flight.
+        // The order matters: a settlement marks the delivery as settled before it stops being in
+        // flight.
         if !self.is_settling() && !self.is_settled() {
             self.lose("an extension found it gone");
         }
@@ -202,7 +204,7 @@ impl Delivery {
         Settling(&self.0.settling)
     }
 
-    /// Records that the payload does not decode.
+    /// Records that the codec cannot decode the payload.
     pub(crate) fn undecodable(&self, reason: &str) {
         self.0.partition.meters().add(Counter::Undecodable);
         events::undecodable(self.subject(), reason);
@@ -218,7 +220,7 @@ impl Delivery {
     }
 }
 
-/// A settlement that waits for its result, until this is dropped.
+/// Counts a settlement as waiting for its result until this value is dropped.
 pub(crate) struct Settling<'a>(&'a AtomicUsize);
 
 impl Drop for Settling<'_> {

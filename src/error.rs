@@ -30,7 +30,7 @@ struct Inner {
     kind: ErrorKind,
     applied: Applied,
     message: String,
-    /// The server's error code.
+    /// The code of the server's error, such as `NOPERM`.
     code: Option<String>,
     connection: Option<ConnectionFault>,
     id: Option<Vec<u8>>,
@@ -81,7 +81,7 @@ pub enum ErrorKind {
 pub enum Applied {
     /// The call did not take effect: nothing was written.
     No,
-    /// It did, and something after it failed. Of a call in steps, some steps did.
+    /// The call took effect, at least in part: something after that failed.
     Yes,
     /// Unknown: the reply was lost. Check with [`Queue::get`](crate::Queue::get), or repeat the
     /// call if that is harmless.
@@ -144,7 +144,7 @@ impl Error {
         }))
     }
 
-    /// This error, of a call whose earlier try may have been applied: `Applied::Unknown`.
+    /// Marks this error as that of a call whose earlier try may have been applied: `Unknown`.
     pub(crate) fn of_repeated(self) -> Self {
         Self(Arc::new(Inner {
             applied: Applied::Unknown,
@@ -154,8 +154,8 @@ impl Error {
         }))
     }
 
-    /// This error, of a call that follows one that ended with `earlier`: `Applied::Unknown` if the
-    /// earlier call may have been applied.
+    /// Turns this error into that of a call that follows one which ended with `earlier`:
+    /// `Applied::Unknown` if the earlier call may have been applied.
     pub(crate) fn like(self, earlier: &Self) -> Self {
         match earlier.was_applied() {
             Applied::No => self,
@@ -163,7 +163,7 @@ impl Error {
         }
     }
 
-    /// This error, of a call that only reads: it changed nothing, even if its reply was lost.
+    /// Marks this error as that of a call that only reads: it changed nothing.
     pub(crate) fn of_read(self) -> Self {
         match self.was_applied() {
             Applied::No => self,
@@ -174,7 +174,7 @@ impl Error {
         }
     }
 
-    /// This error with the id of the message, unless the call was not applied.
+    /// Adds the id of the message to this error, unless the call was not applied.
     pub(crate) fn of_message(self, id: &[u8]) -> Self {
         match self.was_applied() {
             Applied::No => self,
@@ -185,7 +185,7 @@ impl Error {
         }
     }
 
-    /// This error, of a later step of a call; `done` says what the earlier steps did.
+    /// Marks this error as that of a later step of a call; `done` says what earlier steps did.
     pub(crate) fn after(self, done: &str) -> Self {
         let applied = match self.was_applied() {
             Applied::No => Applied::Yes,
@@ -195,19 +195,19 @@ impl Error {
         self.saying(applied, message)
     }
 
-    /// This error, of a call that some of its partitions have done; `done` says how many.
+    /// Marks this error as that of a call that only some partitions applied; `done` says which.
     pub(crate) fn partly(self, done: &str) -> Self {
         let message = format!("{done}: {self} (the same call again does the rest)");
         self.saying(Applied::Yes, message)
     }
 
-    /// This error with `what` in front of its text.
+    /// Puts `what` in front of the text of this error.
     pub(crate) fn about(self, what: &str) -> Self {
         let message = format!("{what}: {self}");
         self.saying(self.was_applied(), message)
     }
 
-    /// This error, of a call that follows one that was applied; `done` says which.
+    /// Marks this error as that of a call that follows an applied call, which `done` names.
     pub(crate) fn beside(self, done: &str) -> Self {
         let message = format!("{done}: {self}");
         self.saying(Applied::Yes, message)
@@ -221,7 +221,7 @@ impl Error {
         }))
     }
 
-    /// This error with the code of the server's error.
+    /// Adds the code of the server's error to this error.
     pub(crate) fn with_code(self, code: &str) -> Self {
         Self(Arc::new(Inner {
             code: Some(code.to_owned()),
@@ -229,7 +229,7 @@ impl Error {
         }))
     }
 
-    /// This error, of a call whose connection failed.
+    /// Marks this error as that of a call whose connection failed.
     pub(crate) fn with_connection(self, fault: ConnectionFault) -> Self {
         Self(Arc::new(Inner {
             connection: Some(fault),
@@ -237,7 +237,7 @@ impl Error {
         }))
     }
 
-    /// This error, of an apply that was refused because of these schedules, each with the reason.
+    /// Adds the schedules because of which an apply was refused, each with its reason.
     pub(crate) fn of_schedules(self, schedules: Vec<(String, String)>) -> Self {
         Self(Arc::new(Inner {
             schedules,
@@ -250,12 +250,12 @@ impl Error {
         self.is_behind() || self.code() == Some("REMAPPED")
     }
 
-    /// Whether the partition has an older map than the call, or no map.
+    /// Whether the partition's map is older than that of the call, or missing.
     pub(crate) fn is_behind(&self) -> bool {
         self.code() == Some("BEHIND")
     }
 
-    /// Whether a lease has the token of a claim already.
+    /// Whether the server refused a claim because its token already has a lease.
     pub(crate) fn is_held(&self) -> bool {
         self.code() == Some("HELD")
     }
@@ -307,8 +307,8 @@ impl Error {
         self.0.applied
     }
 
-    /// The code of the server's error, such as `NOPERM`, `WRONGTYPE` or `LAYOUT`; `TOO_LARGE` of a
-    /// payload above the limit. `None` of other errors that are not a reply of the server.
+    /// The code of the server's error, such as `NOPERM`, `WRONGTYPE` or `LAYOUT`. For a payload
+    /// above the limit it is `TOO_LARGE`. `None` for errors that are not a reply of the server.
     pub fn code(&self) -> Option<&str> {
         self.0.code.as_deref()
     }
@@ -320,14 +320,14 @@ impl Error {
     }
 
     /// The id of the message that the call was about, if the call took effect
-    /// ([`Unconfirmed`](ErrorKind::Unconfirmed)) or may have ([`Applied::Unknown`]). The id of a
-    /// push may have been made by the library.
+    /// ([`Unconfirmed`](ErrorKind::Unconfirmed)) or may have taken effect ([`Applied::Unknown`]).
+    /// The id of a push may have been made by the library.
     pub fn message_id(&self) -> Option<&[u8]> {
         self.0.id.as_deref()
     }
 
-    /// Of an [`apply`](crate::schedules::ScheduleSet::apply) that was refused because of single
-    /// schedules: the name of each, and the reason. Empty for any other error.
+    /// The schedules because of which an [`apply`](crate::schedules::ScheduleSet::apply) was
+    /// refused: the name of each, and the reason. Empty for any other error.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

@@ -1,4 +1,4 @@
-//! The Redis Functions library: the scripts under names that any Redis client can FCALL.
+//! The Redis Functions library: the scripts as functions that any Redis client can call with FCALL.
 
 use crate::client::Client;
 use crate::error::Error;
@@ -8,13 +8,13 @@ use crate::server::functions;
 /// The Functions library `dueq` of a server, compared with this crate's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FunctionsStatus {
-    /// The server has none.
+    /// The server has no library `dueq`.
     Absent,
-    /// The server has an older one, with this version.
+    /// The server has an older library, with this version.
     Older(u64),
-    /// The server has the same.
+    /// The server has the library of this crate.
     Current,
-    /// The server has a newer one, with this version. It is never replaced.
+    /// The server has a newer library, with this version. It is never replaced.
     Newer(u64),
 }
 
@@ -31,7 +31,7 @@ pub fn functions_code() -> String {
     functions::code()
 }
 
-/// The version of the library in this crate; it grows with every change of a script.
+/// The version of the library in this crate. It grows with every change of a script.
 pub fn functions_version() -> u64 {
     functions::VERSION
 }
@@ -60,7 +60,8 @@ impl FunctionsStatus {
 }
 
 impl Client {
-    /// Which Functions library the server has; in a cluster, the oldest of all masters.
+    /// Finds out which Functions library the server has; in a cluster, the oldest one on any
+    /// master.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -78,8 +79,9 @@ impl Client {
         Ok(FunctionsStatus::of(oldest.flatten()))
     }
 
-    /// Loads this crate's Functions library on the server, or on all masters of its cluster,
-    /// unless a newer one is there. Returns which one was there before; in a cluster, the oldest.
+    /// Loads this crate's Functions library on the server, or on all masters of its cluster, unless
+    /// a newer one is there. Returns which library was there before; in a cluster, the oldest one
+    /// on any master.
     ///
     /// From then on any Redis client can `FCALL dueq_push 10 KEYS... ARGV...`, also after a
     /// restart: Redis stores functions with its data and copies them to replicas, but not to

@@ -12,7 +12,8 @@
 //! | what did it do last hour, week, quarter? | [`Queue::history`](crate::Queue::history) | [`QueueHistory`] |
 //!
 //! Calls whose name ends in `_reached` return a [`PartialRead`]: what the partitions or masters
-//! that replied hold, and which ones did not reply. The calls without that ending fail then.
+//! that replied hold, and which ones did not reply. If a part does not reply, the calls without
+//! that ending fail.
 //!
 //! ```
 //! # dueq_testkit::doctest!(|orders| {

@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod claims;
+pub mod handlers;
 pub mod inspect;
 pub mod metrics;
 pub mod outcomes;
@@ -12,7 +13,7 @@ pub mod wheel;
 mod acl;
 mod batch;
 #[cfg(any(test, feature = "harness"))]
-#[doc(hidden)] // What must hold for any bytes: for `fuzz/`.
+#[doc(hidden)] // Checks of decoders for any bytes, for `fuzz/`.
 pub mod checks;
 mod client;
 mod delivery;
@@ -34,7 +35,7 @@ pub use delivery::Delivery;
 pub use error::{Applied, Error, ErrorKind};
 #[cfg(any(test, feature = "business-hours"))]
 pub use model::business_hours::BusinessHours;
-pub use model::codec::{BoxError, Codec, Json, RawBytes};
+pub use model::codec::{Codec, Json, RawBytes};
 pub use model::due::Due;
 pub use model::durability::Durability;
 pub use model::limits::QueueLimits;
@@ -44,26 +45,25 @@ pub use model::push_rules::{OnConflict, OnExpire};
 pub use model::rate::Rate;
 pub use model::receipt::Receipt;
 pub use model::retry::Retry;
-pub use model::settlement::{IntoSettlement, Settlement};
+pub use model::settlement::Settlement;
 pub use model::stats::QueueStats;
 pub use model::stored::StoredMessage;
 pub use queue::{Push, Queue};
 pub use server::connect::options::ClientOptions;
 pub use worker::{
-    Batch, Handler, HandlerFuture, HandlerService, InBatches, IntoHandler, IntoSettlements,
-    QueueHealth, QueuePattern, QueueSettings, QueueWorker, Share, Worker, WorkerHandle,
-    WorkerHealth, in_batches,
+    Batch, Handler, QueueHealth, QueuePattern, QueueSettings, QueueWorker, Share, Worker,
+    WorkerHandle, WorkerHealth, in_batches,
 };
 
-/// For programs that test dueq: they observe every script call, may replace scripts by broken ones,
-/// may shorten the lists of crons, and may make internal tasks panic.
+/// Hooks for programs that test dueq: to observe every script call, to replace scripts by broken
+/// ones, to shorten the lists of crons, and to make internal tasks panic.
 #[cfg(feature = "harness")]
 pub mod harness {
     pub use crate::node::runtime::inject::{internal_tasks, limit_end, panic_in};
     pub use crate::server::harness::*;
 }
 
-/// The Rust examples of these pages compile.
+/// Makes the Rust examples of these pages compile in tests.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../README.md")]

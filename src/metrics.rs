@@ -1,11 +1,11 @@
 //! What this process has done with a queue: counters and histograms, for an exporter.
 //!
-//! [`Queue::metrics`](crate::Queue::metrics) returns a snapshot, [`Metrics`]: it asks nothing of
-//! Redis. It covers this process and this client only; [`Queue::stats`](crate::Queue::stats) counts
-//! for all, in Redis.
+//! [`Queue::metrics`](crate::Queue::metrics) returns a snapshot, [`Metrics`], and makes no call. It
+//! covers this process and this client only; [`Queue::stats`](crate::Queue::stats) returns the
+//! counts of all processes, from Redis.
 //!
 //! - [`Counter`] lists the counters, with the names and help texts that Prometheus expects.
-//!   [`Metrics::counts`] has all of them, also those that later releases add.
+//!   [`Metrics::counts`] has all of them, including any that later releases add.
 //! - [`Histogram`] has the lateness of handlers and their run times, in [`Bucket`]s.
 //!
 //! `examples/metrics.rs` serves them as a page for Prometheus, and

@@ -1,4 +1,4 @@
-//! What a call did, as a value: the ordinary results, which are no errors.
+//! The outcomes of calls as values: expected results, which are not errors.
 //!
 //! Each enum is named after its call: [`Queue::cancel`](crate::Queue::cancel) returns a
 //! [`CancelOutcome`]. A `match` needs an arm `_`: later releases may add variants.
@@ -12,8 +12,8 @@
 //! | a wait for the end of a message | [`WaitOutcome`] |
 //! | a deletion of a queue | [`DeleteOutcome`]; [`UnusedOutcome`], with a [`KeepReason`] |
 //!
-//! Those of schedules are in [`schedules`](crate::schedules). What a handler returns is a
-//! [`Settlement`](crate::Settlement), and how a message ended is a
+//! The outcomes of calls on schedules are in [`schedules`](crate::schedules). What a handler
+//! returns is a [`Settlement`](crate::Settlement), and how a message ended is a
 //! [`MessageEnd`](crate::inspect::MessageEnd).
 //!
 //! ```

@@ -2,16 +2,18 @@
 //!
 //! A [`Schedule`] is a period or a cron pattern with a name, a payload and policies. At each fire
 //! Redis makes a *tick*: a message with an id of its own, which a worker gets as any other.
-//! [`Delivery::tick`](crate::Delivery::tick) tells the handler of which schedule and time it is.
+//! [`Delivery::tick`](crate::Delivery::tick) tells the handler the schedule and the time of the
+//! tick.
 //!
 //! - A [`ScheduleSet`], from [`Queue::schedules`](crate::Queue::schedules), declares all schedules
-//!   of one owner, such as those of a service. An `apply` changes what differs and removes what is
-//!   gone: [`ScheduleChanges`].
+//!   of one owner, such as those of a service. An `apply` changes schedules that differ, and can
+//!   remove schedules that are no longer declared: [`ScheduleChanges`].
 //! - A [`ScheduleHandle`], from [`Queue::schedule`](crate::Queue::schedule), reads, previews,
 //!   triggers, backfills, pauses and removes one schedule.
 //! - [`MissedPolicy`] says what becomes of fires while no worker ran, [`OverlapPolicy`] what
 //!   becomes of a fire while an earlier tick is there.
-//! - [`Queue::list_schedules`](crate::Queue::list_schedules) pages through those of a queue.
+//! - [`Queue::list_schedules`](crate::Queue::list_schedules) pages through the schedules of a
+//!   queue.
 //!
 //! `Schedule::cron` needs the feature `schedules`; [`Schedule::every`] needs none. The
 //! [guide](https://github.com/dueq/dueq/blob/main/docs/guide/schedules.md) has the details.

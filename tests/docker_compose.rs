@@ -82,7 +82,7 @@ fn ports_are_published_on_loopback_only() -> Result<()> {
 }
 
 #[test]
-fn dockerfile_builds_what_the_services_name() -> Result<()> {
+fn dockerfile_builds_the_program_that_the_services_name() -> Result<()> {
     let (file, dockerfile) = (read("docker-compose.yml")?, read("Dockerfile")?);
     let stages: Vec<&str> = dockerfile
         .lines()
@@ -128,7 +128,7 @@ impl Drop for Shell {
     }
 }
 
-/// The command of the service runs here, with other ports, because there may be no Docker.
+/// Runs the command of the service here, on other ports, because there may be no Docker.
 #[test]
 fn cluster_command_forms_a_cluster_and_ends_by_sigterm() -> Result<()> {
     if Command::new("redis-cli").arg("--version").output().is_err() {

@@ -1,5 +1,5 @@
-//! The documents: their links lead somewhere, each verb is described, and the shell sessions on the pages
-//! of the protocol print what the pages show.
+//! Checks the documents: links lead somewhere, each verb is described, and the shell sessions on
+//! the pages of the protocol print what the pages show.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -20,7 +20,8 @@ const PARTS: [&str; 7] = [
     "Notes",
 ];
 
-/// The pages whose sessions are run, as one session in this order: a later page uses what an earlier one set.
+/// The pages whose shell sessions are run, as one session in this order: later pages use what
+/// earlier ones set.
 const SESSIONS: [&str; 4] = ["producer.md", "consumer.md", "keys.md", "calling.md"];
 
 fn root() -> &'static Path {
@@ -45,7 +46,7 @@ fn documents() -> Result<BTreeMap<PathBuf, String>> {
         .collect()
 }
 
-/// The lines outside fenced code, without the code within a line.
+/// The lines outside fenced code, without inline code.
 fn prose(text: &str) -> Vec<String> {
     let mut in_code = false;
     let mut lines = Vec::new();
@@ -98,7 +99,7 @@ fn targets(line: &str) -> Vec<&str> {
     inline.chain(label).collect()
 }
 
-/// The path without `.` and `..`.
+/// Normalizes a path: removes `.` and `..`.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {
@@ -111,14 +112,14 @@ fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// Why a link on this page leads nowhere; nothing if it leads somewhere.
+/// The reason why a link on this page leads nowhere; `None` if it leads somewhere.
 fn broken(
     page: &Path,
     target: &str,
     documents: &BTreeMap<PathBuf, String>,
 ) -> Option<&'static str> {
     let external = ["http://", "https://", "mailto:"];
-    // Links of doc comments name Rust items.
+    // Links in doc comments name Rust items.
     if external.iter().any(|start| target.starts_with(start)) || target.contains("::") {
         return None;
     }
@@ -164,7 +165,7 @@ fn links_lead_to_files_and_headings() -> Result<()> {
 }
 
 #[test]
-fn contents_list_each_section() -> Result<()> {
+fn table_of_contents_of_each_page_lists_its_sections() -> Result<()> {
     let mut count = 0;
     for (path, text) in documents()? {
         let (head, _) = text.split_once("\n## ").unwrap_or_default();
@@ -198,7 +199,7 @@ fn contents_list_each_section() -> Result<()> {
 }
 
 #[test]
-fn broken_links_are_found() {
+fn the_link_check_finds_broken_links() {
     let text = "# One page\n## Verb × state\n## A `b`: c_d\n## One page\n```\n## No\n```\n";
     let documents = BTreeMap::from([(PathBuf::from("docs/a.md"), text.to_owned())]);
     let check = |target| broken(Path::new("docs/a.md"), target, &documents);
@@ -219,7 +220,7 @@ fn broken_links_are_found() {
     assert_eq!(prose("a `](b)` c\n```\nd\n```\ne"), ["a `` c", "e"]);
 }
 
-/// The names of the files in a folder that end so, without the ending.
+/// The names of the files in a folder with this ending, without the ending.
 fn names(folder: &str, ending: &str) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for file in fs::read_dir(root().join(folder))? {
@@ -235,7 +236,7 @@ fn names(folder: &str, ending: &str) -> Result<Vec<String>> {
 }
 
 #[test]
-fn each_verb_is_described_in_the_template() -> Result<()> {
+fn each_verb_has_a_section_with_all_parts() -> Result<()> {
     let mut described = Vec::new();
     let index = read("docs/protocol/verbs/README.md")?;
     for subject in names("docs/protocol/verbs", ".md")? {

@@ -1,4 +1,4 @@
-//! Runs the examples of the documentation as a reader would, at higher speed.
+//! Runs the examples of the documentation as a reader would, but with shorter times.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Output};
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use anyhow::{Context, Result, ensure};
 use dueq_testkit::{Server, example};
 
-/// Output of an example, which must succeed and leave no key on its server.
+/// Runs an example, which must succeed and leave no key on its server. Returns its output.
 fn run(name: &str, arguments: &[&str]) -> Result<String> {
     let server = Server::start(&[])?;
     let output = output(&server, name, arguments)?;
@@ -57,7 +57,7 @@ fn exactly_one_of_payment_and_cancellation_wins() -> Result<()> {
 }
 
 #[test]
-fn a_device_goes_offline_once_for_each_time_online() -> Result<()> {
+fn a_device_goes_offline_once_per_time_online() -> Result<()> {
     let text = run("heartbeat", &["--speed", "50"])?;
     for device in ["door", "lamp", "oven"] {
         // A machine that stalls for 0.5 s can silence a device more often than expected.
@@ -87,7 +87,7 @@ fn a_device_goes_offline_once_for_each_time_online() -> Result<()> {
 
 #[test]
 fn campaign_reaches_each_recipient_once_on_time() -> Result<()> {
-    // A lifetime in seconds.
+    // At this speed the decades until this date take seconds.
     let at = [
         "--at",
         "2099-12-31T20:00:00[Asia/Shanghai]",
@@ -143,7 +143,7 @@ fn each_night_has_one_report_of_the_day_before() -> Result<()> {
         let text = run("nightly_report", &["--zone", zone, "--nights", "5"])?;
         assert_eq!(lines(&text, "next night: "), 3, "{text}");
         assert_eq!(lines(&text, "an old process is refused"), 1, "{text}");
-        // A clock change moves a night into the five days, or out of them.
+        // A clock change can move one night into the five days or out of them.
         let reports = lines(&text, "report of ");
         assert!((4..=6).contains(&reports), "{text}");
         assert_eq!(
@@ -156,7 +156,7 @@ fn each_night_has_one_report_of_the_day_before() -> Result<()> {
 }
 
 #[test]
-fn a_webhook_is_retried_dies_and_is_revived() -> Result<()> {
+fn a_webhook_is_retried_then_dies_then_is_revived() -> Result<()> {
     let text = run("webhook_retry", &["--speed", "200"])?;
     for line in [
         "stutters: attempt 2 failed: 503 Service Unavailable",
@@ -244,7 +244,7 @@ fn metrics_page_is_valid_for_prometheus() -> Result<()> {
     Ok(())
 }
 
-/// The series of schedules are as many as the limit of labels allows, and lose no fire.
+/// There are as many series as the limit of labels allows, and their sum loses no fire.
 #[test]
 fn metrics_of_schedules_have_bounded_labels() -> Result<()> {
     for (most, made, series) in [
@@ -270,7 +270,7 @@ fn metrics_of_schedules_have_bounded_labels() -> Result<()> {
 }
 
 #[test]
-fn idle_connections_are_closed_and_none_of_them_early() -> Result<()> {
+fn idle_connections_are_closed_and_never_early() -> Result<()> {
     let small = [
         "--connections",
         "2000",

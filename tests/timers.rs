@@ -1,4 +1,4 @@
-//! The timer stream on tokio's paused clock. Each test name states a behaviour.
+//! Tests of the timer stream on tokio's paused clock.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use dueq::timers::Timers;
 use futures_core::Stream;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Counts the wake-ups of a waiting task.
+/// Counts how often a waiting task is woken.
 #[derive(Default)]
 struct WakeUps(AtomicUsize);
 
@@ -34,7 +34,7 @@ impl Task {
         }
     }
 
-    /// `Some(None)`: the stream ended; `None`: it is pending.
+    /// Polls the stream: `Some(None)` means that it ended, `None` that it is pending.
     fn poll(&mut self) -> Option<Option<&'static str>> {
         self.wake.0.store(0, Ordering::Relaxed);
         let waker = Waker::from(self.wake.clone());
@@ -83,7 +83,7 @@ async fn a_timer_wakes_its_task_and_fires_on_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn never_early_by_a_fraction_of_a_millisecond() {
+async fn no_timer_fires_early_by_a_fraction_of_a_millisecond() {
     let mut timers = Timers::new();
     sleep(Duration::from_micros(300)).await;
     for micros in [
@@ -157,7 +157,7 @@ async fn insert_before_the_first_timer_wakes_the_task_earlier() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn insert_after_the_first_wakes_no_task() {
+async fn insert_after_the_first_timer_does_not_wake_the_task() {
     let mut task = Task::new();
     task.insert(100, "first");
     assert!(task.waits());
@@ -168,7 +168,7 @@ async fn insert_after_the_first_wakes_no_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn insert_while_due_ones_are_taken_loses_none() {
+async fn insert_while_due_timers_are_taken_loses_none() {
     let mut task = Task::new();
     for value in ["1", "2", "3"] {
         task.insert(100, value);
@@ -186,7 +186,7 @@ async fn insert_while_due_ones_are_taken_loses_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn remove_of_the_last_timer_and_clear_wake_the_task() {
+async fn removing_the_last_timer_and_clear_wake_the_task() {
     for clear in [false, true] {
         let mut task = Task::new();
         let key = task.insert(10_000, "foo");
@@ -216,9 +216,9 @@ async fn drain_returns_remaining_timers_and_wakes_the_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn remove_of_an_expired_timer_that_was_not_taken() {
+async fn an_expired_timer_that_was_not_taken_can_be_removed() {
     let mut task = Task::new();
-    // In the same slot, at the border of a level.
+    // Both timers are in the same slot, at the border of a level.
     let keys = [task.insert(64, "foo"), task.insert(64, "bar")];
     sleep(ms(80)).await;
     let taken = task.poll().flatten().expect("one of them");
@@ -272,7 +272,7 @@ async fn reset_to_the_past_wakes_a_waiting_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reset_of_an_expired_timer_takes_it_back() {
+async fn reset_of_an_expired_timer_postpones_it() {
     let mut task = Task::new();
     sleep(ms(1_000)).await;
     let start = Instant::now();
@@ -289,7 +289,7 @@ async fn reset_of_an_expired_timer_takes_it_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reset_of_the_first_to_later_makes_the_second_next() {
+async fn postponing_the_first_timer_makes_the_second_next() {
     let mut task = Task::new();
     let start = Instant::now();
     let first = task.insert(200, "one");
@@ -348,7 +348,7 @@ async fn a_long_drain_leaves_other_tasks_their_turns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_delay_is_too_long() {
+async fn the_longest_delay_is_accepted() {
     let mut task = Task::new();
     let far = task.insert(u64::MAX, "far");
     let never = task
@@ -367,7 +367,7 @@ async fn no_delay_is_too_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stale_key_answers_no() {
+async fn methods_return_none_or_false_for_a_stale_key() {
     let mut timers = Timers::new();
     let key = timers.insert(ms(1), 'a').expect("the limit is not reached");
     assert!(

@@ -1,4 +1,5 @@
-//! Which rustls provider a process has once it has connected. A program of its own: the provider is one for the whole process.
+//! Tests which rustls provider a process has after connecting. A test program of its own, because a
+//! process has only one provider.
 #![cfg(feature = "tls")]
 
 use std::net::TcpListener;
@@ -6,7 +7,8 @@ use std::net::TcpListener;
 use dueq::{Client, ErrorKind};
 use rustls::crypto::{CryptoProvider, ring};
 
-/// redis-rs takes no provider for its own connections, so the first `rediss://` URL installs one if the process has none.
+/// redis-rs chooses no provider for its connections, so the first `rediss://` URL installs one if
+/// the process has none.
 #[tokio::test]
 async fn only_a_tls_url_installs_a_provider_if_there_is_none() {
     let port = TcpListener::bind("127.0.0.1:0")
@@ -24,7 +26,7 @@ async fn only_a_tls_url_installs_a_provider_if_there_is_none() {
         CryptoProvider::get_default().is_none(),
         "a URL without TLS installed a provider for the whole process"
     );
-    // A program chooses another one, here with a single cipher suite, and keeps it.
+    // A program may install another provider, here with a single cipher suite, which then stays.
     let mut chosen = ring::default_provider();
     chosen.cipher_suites.truncate(1);
     chosen.install_default().expect("none is installed yet");

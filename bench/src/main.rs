@@ -1,4 +1,4 @@
-//! dueq beside its peers, in one run.
+//! `dueq-bench`: measures dueq and other delay queues in one run.
 
 mod cluster;
 mod curves;
@@ -82,8 +82,8 @@ fn main() -> Result<()> {
     }
 }
 
-/// The result of `measuring`, unless SIGINT or SIGTERM comes first: then it is dropped, which ends
-/// its servers and processes.
+/// The result of `measuring`, unless SIGINT or SIGTERM comes first: then `measuring` is dropped,
+/// which ends its servers and processes.
 pub(crate) async fn unless_interrupted<T>(measuring: impl Future<Output = Result<T>>) -> Result<T> {
     let (mut interrupt, mut terminate) = (
         signal(SignalKind::interrupt())?,

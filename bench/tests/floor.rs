@@ -1,4 +1,4 @@
-//! The floor of `dueq-bench serve` does what the figures beside it say.
+//! Tests that the floor of `dueq-bench serve` really stores, claims and removes messages.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,5 @@
-//! Queues that do not exist: operators' commands report them, suggest near names, and create none.
+//! Queues that do not exist: commands of operators report them, suggest similar names, and do not
+//! create them.
 
 use std::time::Duration;
 
@@ -8,12 +9,12 @@ use dueq::{Client, Queue};
 use crate::Common;
 use crate::output::visible;
 
-/// How long to search for near names: a server may hold a hundred million keys.
+/// The longest search for similar names: a server may hold a hundred million keys.
 const SEARCH: Duration = Duration::from_secs(2);
 /// How many near names are suggested.
 const SUGGESTED: usize = 3;
 
-/// The word for a queue that the command has created.
+/// The text if the command has created the queue.
 pub(crate) const MADE: &str = "made the new queue";
 
 /// Fails if there is no such queue.

@@ -25,7 +25,7 @@ impl Explained {
         }
     }
 
-    /// Adds the line of the file, and how to continue the run with this idempotency key.
+    /// Adds the line of the file, and how to continue the run with its idempotency key.
     pub(crate) fn of_line(self, number: u64, key: &str) -> Self {
         Self {
             text: format!("line {number}: {}; {}", self.text, again(number, key)),
@@ -75,7 +75,8 @@ pub(crate) fn applied(error: &Error) -> &'static str {
     }
 }
 
-/// Fills the placeholder QUEUE in the commands of the library's texts, ready to paste.
+/// Replaces the placeholder QUEUE in commands within the library's texts, so that they can be
+/// pasted.
 pub(crate) fn with_queue(text: &str, queue: Option<&str>) -> String {
     let Some(queue) = queue else {
         return text.to_owned();
@@ -101,7 +102,7 @@ fn doubt(error: &Error, queue: Option<&str>) -> String {
         Some(id) => dueq("show", &[queue, id]),
         None => dueq("stats", &[queue]),
     };
-    // The queue is damaged, or rights are missing: the call may be half done.
+    // The queue is damaged, or a right is missing: the call may have taken effect in part.
     let repair = match error.kind() {
         ErrorKind::Server | ErrorKind::Denied => format!(" and {}", dueq("doctor", &[queue])),
         _ => String::new(),

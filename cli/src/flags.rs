@@ -31,7 +31,7 @@ pub(crate) struct WhenFlags {
 }
 
 impl WhenFlags {
-    /// What the flags say.
+    /// Reads the flags.
     pub(crate) fn read(self) -> When {
         When {
             delay: self.delay,
@@ -42,18 +42,19 @@ impl WhenFlags {
     }
 }
 
-/// The timing of a single message. A --tz without effect is refused. `expires_at` is another moment
-/// that may need it.
+/// The timing of a single message. Refuses --tz if nothing uses it; `expires_at` is a second time
+/// that may use it.
 pub(crate) fn timing(when: &When, expires_at: Option<&str>) -> Result<Timing, Usage> {
     Ok(when.timing(expires_at, Timestamp::now(), Wording::Flags)?)
 }
 
-/// The timing of the lines of a file that have none. The lines may also need --tz.
+/// The default timing for lines of a file that have none. Lines may use --tz too.
 pub(crate) fn default_timing(when: &When) -> Result<Timing, Usage> {
     Ok(when.default_timing(Timestamp::now(), Wording::Flags)?)
 }
 
-/// The due time, by the server's clock if it is moved. Without hours no call is made.
+/// The due time. If business hours may move it, asks for the server's clock; otherwise makes no
+/// call.
 pub(crate) async fn resolve(timing: Timing, client: &Client) -> anyhow::Result<Option<Due>> {
     if timing.hours.is_none() {
         return Ok(timing.due);
@@ -85,7 +86,7 @@ enum Fate {
 }
 
 impl ExpiryFlags {
-    /// What the flags say.
+    /// Reads the flags.
     pub(crate) fn read(self) -> Expiry {
         Expiry {
             expires: self.expires,
@@ -146,7 +147,7 @@ pub(crate) struct UniqueFlags {
 }
 
 impl UniqueFlags {
-    /// What the flags say.
+    /// Reads the flags.
     pub(crate) fn read(self) -> Unique {
         Unique {
             window: self.window,
@@ -158,17 +159,18 @@ impl UniqueFlags {
     }
 }
 
-/// How many messages a step deals with at most.
+/// The most messages of one step.
 const STEP: usize = 200;
 
-/// Goes through all steps of what died at or after this moment. Returns how many messages are done.
+/// Runs all steps for messages that died at or after this time. Returns the number of processed
+/// messages.
 pub(crate) async fn since(steps: BulkSteps, from_ms: u64) -> Result<u64, dueq::Error> {
     let mut steps = steps.since(from_ms)?;
     while steps.step(STEP).await?.end.is_none() {}
     Ok(steps.done())
 }
 
-/// This moment in Unix milliseconds; `zone` is that of --tz.
+/// Parses a time, and returns Unix milliseconds. `zone` is that of --tz.
 pub(crate) fn moment_ms(text: &str, zone: Option<&TimeZone>) -> Result<u64, Usage> {
     let moment = time::moment(text, zone, Timestamp::now(), Wording::Flags).map_err(Usage::from)?;
     let since_epoch = moment.duration_since(UNIX_EPOCH).unwrap_or_default();

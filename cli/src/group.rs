@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
-/// How long a group may take to end after SIGTERM.
+/// How long a process group may take to end after SIGTERM.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-/// How long the kernel may take to remove killed processes. A zombie that its parent never reaps
-/// is not awaited for longer.
+/// How long the kernel may take to remove killed processes. The wait is bounded because a parent
+/// may never reap its zombie.
 const CLEARING: Duration = Duration::from_secs(1);
 
 /// Ends every process of a group by SIGTERM, and after `patience` by SIGKILL.
@@ -23,7 +23,7 @@ pub(crate) async fn end(group: Pid, patience: Duration) {
     is_gone_within(group, CLEARING).await;
 }
 
-/// Polls at growing intervals: the kernel reports the end of a group to no unrelated process.
+/// Whether the group ends in time. Polls with growing pauses: the kernel notifies only parents.
 async fn is_gone_within(group: Pid, limit: Duration) -> bool {
     let (start, mut pause) = (Instant::now(), Duration::from_millis(1));
     while test_kill_process_group(group).is_ok() {
@@ -36,9 +36,9 @@ async fn is_gone_within(group: Pid, limit: Duration) -> bool {
     true
 }
 
-/// A helper process that ends the remaining groups if this process is killed by SIGKILL.
+/// A helper process that ends the remaining process groups if this process is killed by SIGKILL.
 ///
-/// It reads the groups' numbers from a pipe; the end of the pipe means that this process is gone.
+/// It reads the numbers of groups from a pipe; the end of the pipe means that this process is gone.
 /// The helper is a shell in its own group, so that Ctrl-C in a terminal does not reach it.
 pub(crate) struct Guard {
     shell: Mutex<Child>,
@@ -80,7 +80,7 @@ impl Guard {
         self.say('-', group);
     }
 
-    /// Ignores errors: the work goes on if someone has killed the guard.
+    /// Tells the guard about a group. Ignores errors: if the guard was killed, the work goes on.
     fn say(&self, sign: char, group: Pid) {
         let mut shell = self.shell.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pipe) = &mut shell.stdin {
@@ -90,7 +90,7 @@ impl Guard {
 }
 
 impl Drop for Guard {
-    /// Closes the guard's input, which ends it.
+    /// Closes the guard's input, which makes the guard end.
     fn drop(&mut self) {
         let shell = self.shell.get_mut().unwrap_or_else(PoisonError::into_inner);
         drop(shell.stdin.take());

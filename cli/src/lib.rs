@@ -178,7 +178,7 @@ pub fn main() -> ExitCode {
     match run(cli.command, &cli.common) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Refused) => ExitCode::FAILURE,
-        // The reader of the pipe has enough.
+        // The reader of the pipe has closed it: that is no error.
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             cli.common.complain(&error);
@@ -191,8 +191,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Whether the command line is at fault: a wrong combination, or a value that the library or the
-/// server refused as out of its range.
+/// Whether the command line is wrong: a wrong combination of options, or a value that the library
+/// or the server refused as out of range.
 fn is_wrong_usage(error: &anyhow::Error) -> bool {
     let of_library = error.downcast_ref::<dueq::Error>();
     let of_library = of_library.or_else(|| {

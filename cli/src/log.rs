@@ -1,4 +1,4 @@
-//! The log on standard error: which events it shows, and how often it repeats an error.
+//! The log on standard error: which events it shows, and how often it repeats one error.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -17,7 +17,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::output;
 
-/// How long a repeated error is only counted.
+/// The time for which repetitions of a shown error are only counted.
 const PERIOD: Duration = Duration::from_secs(60);
 /// The event of a failed attempt. The program emits it.
 pub(crate) const ATTEMPT_FAILED: &str = "dueq.attempt_failed";
@@ -25,10 +25,9 @@ pub(crate) const ATTEMPT_FAILED: &str = "dueq.attempt_failed";
 pub(crate) const BREAK: &str = "dueq.receiver_break";
 /// The event of a worker that cannot reach the server yet.
 pub(crate) const NOT_STARTED: &str = "dueq.not_started";
-/// How many lines a period may have for one error of failed attempts, which name different
-/// messages.
+/// The most lines per period for one error of failed attempts. Each line names another message.
 const ATTEMPTS: u32 = 10;
-/// How many errors are remembered.
+/// The most errors that are remembered.
 const REMEMBERED: usize = 1_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -57,7 +56,8 @@ pub(crate) fn start(style: Style, level: Option<Level>) {
         Some(level) => Some(EnvFilter::new(format!("warn,dueq={}", level.name()))),
         None => EnvFilter::try_from_default_env().ok(),
     };
-    // By default, also show why a call takes up to ten seconds: it is repeated.
+    // By default, also show the events of repeated calls: they explain why a call takes up to ten
+    // seconds.
     let is_default = chosen.is_none();
     let waits = filter_fn(move |metadata: &Metadata<'_>| {
         is_default && metadata.name() == "dueq.call_repeated"
@@ -104,7 +104,7 @@ impl Level {
     }
 }
 
-/// A format that omits the events that [`Floods`] withholds, and reports their number.
+/// A log format that drops events which [`Floods`] withholds, and reports their number.
 struct Sparing<F> {
     format: F,
     json: bool,
@@ -142,7 +142,7 @@ where
     }
 }
 
-/// Adds to a line of the log how often it was withheld.
+/// Adds to a log line how often it was withheld.
 fn with_count(line: &str, withheld: u64, json: bool) -> String {
     match line.strip_suffix('}').filter(|_| json) {
         Some(object) => format!("{object},\"withheld\":{withheld}}}"),
@@ -182,11 +182,11 @@ enum Judged {
     Withhold,
 }
 
-/// The recent errors: each has one line a period, and the end of an outage has one line.
+/// Remembers recent errors: each is shown once a period, and the end of an outage is shown once.
 #[derive(Default)]
 struct Floods {
     shown: HashMap<String, Shown>,
-    /// Queue and call of the failing calls whose recovery is an event.
+    /// The failing calls, by queue and call. The recovery of each would be an event.
     failing: HashSet<(String, String)>,
     /// Whether a failure was shown since the last shown recovery.
     is_outage_shown: bool,
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn one_error_has_one_line_a_minute_with_a_count() {
+    fn repeated_error_is_shown_once_a_minute_with_a_count() {
         let (mut floods, start) = (Floods::default(), Instant::now());
         let mut lines = Vec::new();
         for tenth in 0..1_300 {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn recovery_is_shown_once_after_all_calls_work() {
+    fn recovery_is_shown_once_after_all_calls_succeed() {
         let (mut floods, now) = (Floods::default(), Instant::now());
         assert_eq!(
             recovered(&mut floods, "beat", now),
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_attempts_have_ten_lines_a_minute_for_each_error() {
+    fn each_failed_attempt_error_has_ten_lines_a_minute() {
         let (mut floods, now) = (Floods::default(), Instant::now());
         let mut lines = |at| {
             let fields = Fields {
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn remembered_errors_are_bounded() {
+    fn number_of_remembered_errors_is_bounded() {
         let (mut floods, now) = (Floods::default(), Instant::now());
         for number in 0..10 * REMEMBERED {
             failed(&mut floods, "claim", &number.to_string(), now);

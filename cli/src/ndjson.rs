@@ -16,7 +16,7 @@ const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 pub(crate) struct Line {
     pub(crate) number: u64,
     pub(crate) message: Message,
-    /// The line has an id of its own.
+    /// Whether the line itself gives an id.
     pub(crate) own_id: bool,
 }
 
@@ -82,7 +82,7 @@ impl<R: Read> Lines<R> {
             if read as u64 == MAX_LINE_BYTES {
                 self.reader.skip_until(b'\n')?;
             }
-            // Push the lines of a slow writer now, before it has filled a chunk.
+            // A slow writer has not filled a chunk: push the lines that are there.
             let more = !self.reader.buffer().is_empty();
             let text = self
                 .buffer
@@ -115,7 +115,8 @@ impl<R: Read> Lines<R> {
     }
 }
 
-/// Reads the messages that follow a delivery, a line each. Those without an id get none.
+/// Reads the follow-ups of a delivery, one JSON line each. Lines without an id get a message
+/// without one.
 pub(crate) fn follow_ups(bytes: &[u8]) -> Result<Vec<Message>, String> {
     let no_clock = || Err("within is not for messages that follow a delivery".to_owned());
     let defaults = Defaults::new(Wording::Flags, Box::new(Timestamp::now), Box::new(no_clock));
@@ -156,8 +157,8 @@ impl<R> Lines<R> {
         })
     }
 
-    /// An id computed from idempotency key, line number and text. A second run with the same key
-    /// finds the same ids and changes nothing.
+    /// An id computed from the idempotency key, the line number and the text. A second run with
+    /// this key computes equal ids, and so changes nothing.
     fn stable_id(&self, text: &[u8]) -> String {
         let hash = hash([self.key.as_bytes(), text]);
         // Padded, so that messages due in the same millisecond are delivered in the order of their
@@ -166,7 +167,7 @@ impl<R> Lines<R> {
     }
 }
 
-/// FNV-1a of two parts.
+/// The FNV-1a hash of two parts.
 pub(crate) fn hash(parts: [&[u8]; 2]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     let bytes = parts.into_iter().flat_map(|part| part.iter().chain(&[0]));

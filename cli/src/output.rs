@@ -1,4 +1,4 @@
-//! All output of the program. Text from outside cannot steer the terminal.
+//! All output of the program. Text from outside cannot control the terminal.
 //!
 //! The module `shown` knows the characters that must be escaped for a terminal.
 
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 pub(crate) use crate::shown::visible;
 use crate::shown::{guarded, guarded_json};
 
-/// Whether the server did what was asked: scripts branch on the exit code.
+/// Whether the server did what the command asked, as an exit code for scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Exit code 0.
@@ -27,7 +27,7 @@ impl Outcome {
         if done { Self::Done } else { Self::Refused }
     }
 
-    /// `Done` only if both are.
+    /// `Done` only if both outcomes are.
     pub(crate) fn and(self, other: Self) -> Self {
         Self::done_if(self == Self::Done && other == Self::Done)
     }
@@ -45,7 +45,7 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// A flag whose reader needs other flags too. The texts of such errors name them.
+/// For flags that are parsed together with others: the text of such an error names the flags.
 impl From<dueq_input::Error> for Usage {
     fn from(error: dueq_input::Error) -> Self {
         Self(error.reason().to_owned())
@@ -150,8 +150,8 @@ pub(crate) fn json_line(value: &Value) -> io::Result<()> {
     text_as_it_is(&format!("{}\n", json(value)))
 }
 
-/// An object on one line. Characters that steer a terminal are escaped in JSON's way, so a JSON
-/// reader gets the original value.
+/// An object on one line. Characters that control a terminal are escaped as in JSON, so that a JSON
+/// parser gets the original value.
 pub(crate) fn json(value: &Value) -> String {
     guarded_json(&value.to_string()).into_owned()
 }
@@ -166,7 +166,7 @@ pub(crate) fn bytes(bytes: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// Writes text that the program itself contains, such as a script.
+/// Writes a text of the program itself, such as a script, without escaping.
 pub(crate) fn text_as_it_is(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -187,7 +187,7 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{}", guarded(text));
 }
 
-/// Standard error for the log: one line for each event, written at once.
+/// Standard error as the target of the log: writes each event at once, as one line.
 pub(crate) struct Log {
     pub(crate) json: bool,
 }

@@ -1,4 +1,4 @@
-//! Connects to the server of the command, by the password that a command prints, and explains its
+//! Connects to the command's server, gets its password from a command if asked, and explains its
 //! errors.
 
 use std::process::Stdio;
@@ -16,9 +16,9 @@ use crate::log::Style;
 use crate::output::Usage;
 use crate::{Common, existing, failure, log, output};
 
-/// The server without --redis and REDIS_URL.
+/// The server's URL without --redis and REDIS_URL.
 const DEFAULT: &str = "redis://127.0.0.1/";
-/// How the library's remedies name the server.
+/// How the library's texts name the server in redis-cli commands.
 const NAMED: &str = " -u \"$REDIS_URL\"";
 
 /// The pause between two attempts to connect at the start.
@@ -33,7 +33,7 @@ impl Common {
         Ok(Client::connect_with(self.url(), &self.options()?).await?)
     }
 
-    /// Connects. Waits while the server is unreachable, like a running worker does.
+    /// Connects. If the server is unreachable, waits for it, as a running worker does.
     pub(crate) async fn client_when_up(&self) -> anyhow::Result<Client> {
         loop {
             match self.client().await {
@@ -47,8 +47,8 @@ impl Common {
         }
     }
 
-    /// For commands that only read: they also accept a server that is unfit to hold queues, with a
-    /// warning.
+    /// Connects for a command that only reads: a server that is unfit to hold queues is accepted
+    /// with a warning.
     pub(crate) async fn client_to_read(&self) -> anyhow::Result<Client> {
         match Client::connect_with(self.url(), &self.options()?).await {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
@@ -97,7 +97,7 @@ impl Common {
     }
 
     pub(crate) async fn client_and_queue(&self, name: &str) -> anyhow::Result<(Client, Queue)> {
-        // A wrong name is reported even if the server cannot be reached.
+        // Check the name first, so that a wrong one is reported even if the server is unreachable.
         dueq::admin::queue_keys(name)?;
         let client = self.client().await?;
         let queue = self.queue_of(&client, name)?;
@@ -139,7 +139,8 @@ impl Common {
         Explained::of(error, self.about.get().map(String::as_str))
     }
 
-    /// Names the server of this call in commands to paste: redis-cli does not read REDIS_URL.
+    /// Inserts the server of this call into the commands of a text: redis-cli does not read
+    /// REDIS_URL.
     pub(crate) fn remedy(&self, text: &str) -> String {
         let Some(url) = &self.redis else {
             return text.replace(NAMED, "");
@@ -151,13 +152,13 @@ impl Common {
         }
         let server = match url.rsplit_once('@') {
             None if is_for_redis_cli(url) => shell_word(url.as_bytes()),
-            // Repeats no password.
+            // The URL may contain a password, so it is not repeated.
             _ => "URL".to_owned(),
         };
         text.replace(NAMED, &format!(" -u {server}"))
     }
 
-    /// Advice on a failed connection that the library cannot give: it concerns flags and the URL.
+    /// Advice on a failed connection about flags and the URL, which the library does not know.
     fn way_out(&self, error: &Error) -> Option<&'static str> {
         if !error.is_connection_error() {
             return None;
@@ -219,18 +220,18 @@ fn is_away(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout)
 }
 
-/// Whether redis-cli understands the URL: it knows no URLs of Sentinels and sockets.
+/// Whether redis-cli accepts the URL: it does not know URLs of Sentinels and of sockets.
 fn is_for_redis_cli(url: &str) -> bool {
     url.starts_with("redis://") || url.starts_with("rediss://")
 }
 
-/// How long the command may run.
+/// The longest time that the password command may run.
 const LIMIT: Duration = Duration::from_secs(10);
-/// How long its password, or its failure, is used for further connections: a process opens several
-/// at once.
+/// How long a printed password, or a failure of the command, is used for further connections: a
+/// process opens several at once.
 const LASTS: Duration = Duration::from_secs(1);
 
-/// The source of passwords that runs this command. It must be made on a runtime.
+/// A source of passwords that runs this command. It must be created on a tokio runtime.
 pub(crate) fn by_command(
     command: &str,
 ) -> impl Fn() -> Result<String, String> + Send + Sync + use<> {
@@ -249,7 +250,7 @@ pub(crate) fn by_command(
     }
 }
 
-/// Errors do not quote the command, which may hold a secret, nor what it printed.
+/// Runs the command. Errors quote neither the command, which may contain a secret, nor its output.
 async fn run(command: &str) -> Result<String, String> {
     let mut shell = Command::new("sh");
     shell

@@ -1,9 +1,9 @@
-//! Makes text harmless to a terminal: characters that steer the cursor, the colours or the
-//! direction of writing are escaped.
+//! Escapes characters that control a terminal: those that move the cursor, set colours or change
+//! the direction of writing.
 
 use std::borrow::Cow;
 
-/// Escapes every character that steers a terminal, line ends included.
+/// Escapes every character that controls a terminal, including line ends.
 pub(crate) fn visible(bytes: &[u8]) -> String {
     escaped(
         &String::from_utf8_lossy(bytes),
@@ -13,7 +13,7 @@ pub(crate) fn visible(bytes: &[u8]) -> String {
     .into_owned()
 }
 
-/// Like [`visible`], but keeps line ends: for the program's own texts, which may quote others.
+/// Like [`visible`], but keeps line ends: for texts of the program that quote text from outside.
 pub(crate) fn guarded(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c == '\n', |out, c| out.extend(c.escape_default()))
 }
@@ -51,8 +51,9 @@ fn escaped(
     Cow::Owned(shown)
 }
 
-/// Whether a terminal obeys the character instead of showing it: control characters of both sets,
-/// characters that reverse or isolate the direction of writing, and Unicode's other line ends.
+/// Whether the character controls a terminal instead of being shown: control characters of both
+/// sets, characters that reverse or isolate the direction of writing, and Unicode's other line
+/// ends.
 pub(crate) fn steers(c: char) -> bool {
     c.is_control()
         || matches!(

@@ -7,21 +7,21 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 const SIGHUP: i32 = 1;
 
-/// Ctrl-C, SIGTERM, SIGQUIT, and SIGHUP, which a program gets when its terminal is closed. None of
-/// them kills the program from now on.
+/// Catches Ctrl-C, SIGTERM, SIGQUIT, and SIGHUP, which a program gets when its terminal is closed.
+/// While caught, none of them kills the program.
 pub(crate) struct EndSignals(Vec<Signal>);
 
 impl EndSignals {
     pub(crate) fn listen() -> io::Result<Self> {
         let mut signals = Self::without_hangup()?;
-        // nohup asks for it. A handler would undo that.
+        // nohup makes a program ignore SIGHUP. Catching it would undo that.
         if !is_ignored(SIGHUP) {
             signals.0.push(signal(SignalKind::hangup())?);
         }
         Ok(signals)
     }
 
-    /// For a program in which SIGHUP means something else.
+    /// Catches all but SIGHUP, for a program in which SIGHUP means something else.
     pub(crate) fn without_hangup() -> io::Result<Self> {
         let kinds = [
             SignalKind::interrupt(),
@@ -33,7 +33,7 @@ impl EndSignals {
         ))
     }
 
-    /// The next of them.
+    /// Waits for the next of these signals.
     pub(crate) async fn recv(&mut self) {
         std::future::poll_fn(|context| {
             let is_there = |signal: &mut Signal| signal.poll_recv(context).is_ready();
@@ -51,7 +51,7 @@ impl EndSignals {
     }
 }
 
-/// Whether the caller of this program had it ignore this signal. Only Linux tells.
+/// Whether the parent process made this program ignore the signal. Only Linux can tell.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

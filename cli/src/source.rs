@@ -1,4 +1,4 @@
-//! Opens a file of messages, and decides what makes two runs of `push --ndjson` the same.
+//! Opens a file of messages, and computes the key by which `push --ndjson` recognises a second run.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -17,11 +17,11 @@ pub(crate) struct Source {
     pub(crate) bytes: u64,
     /// The idempotency key of a run for which the caller gave none.
     ///
-    /// That of a file is its path and modification time: a run after an interruption finds its
-    /// messages, and a file that was written again is another one, even with equal text. The inode
-    /// is no part of it, because it changes if a container with the file in its image starts again;
-    /// nor are all bytes, because a corrected line must not push the others again.
-    /// A pipe has nothing by which a later run could know it, so its key is random.
+    /// For a file it is made of path and modification time: a run after an interruption finds its
+    /// messages, and a file that was written again counts as another one, even with equal text. The
+    /// inode is not part of it, because it changes when a container restarts with the file in its
+    /// image. The content is not part of it, because a corrected line must not push the others
+    /// again. For a pipe the key is random, because nothing identifies it in a later run.
     pub(crate) key: String,
 }
 

@@ -1,11 +1,11 @@
-//! What clock changes do to the fires of a cron.
+//! Explains how clock changes affect the fires of a cron.
 
 use dueq::schedules::Schedule;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 
-/// How many local times are looked at within one gap. A day that was skipped has 86,400 seconds.
+/// The most local times that are examined within one gap. A skipped day has 86,400 seconds.
 const MOST: usize = 100_000;
 
 /// Explains what clock changes do to the fires of a cron in a time zone.
@@ -20,12 +20,13 @@ const MOST: usize = 100_000;
 /// ```
 pub struct ClockChanges {
     zone: TimeZone,
-    /// The pattern in UTC, which has no clock changes: its fires are the local times that match.
+    /// The schedule with the pattern in UTC, which has no clock changes: its fires are the matching
+    /// local times.
     local: Option<Schedule>,
 }
 
 impl ClockChanges {
-    /// `pattern` is that of a cron. `None`: there are no remarks.
+    /// `pattern` is the pattern of a cron. With `None` there are no remarks.
     pub fn new(zone: TimeZone, pattern: Option<&str>) -> Self {
         let local = pattern.and_then(|pattern| Schedule::cron(pattern).ok());
         Self {
@@ -39,8 +40,8 @@ impl ClockChanges {
         &self.zone
     }
 
-    /// Explains what clock changes do to this fire, the first one after `before`; empty for
-    /// most.
+    /// Explains how clock changes affect this fire, which is the first one after `before`. Empty if
+    /// they do not.
     pub fn remark(&self, before: Timestamp, fire: Timestamp) -> String {
         if self.local.is_none() {
             return String::new();
@@ -50,7 +51,7 @@ impl ClockChanges {
         remarks.join("; ")
     }
 
-    /// The local times that match and do not exist, in the gaps between two fires.
+    /// The matching local times that do not exist, in gaps between the two fires.
     fn skipped(&self, before: Timestamp, fire: Timestamp) -> Vec<String> {
         let changes = self.zone.following(before);
         let changes = changes.take_while(|change| change.timestamp() <= fire);
@@ -77,7 +78,8 @@ impl ClockChanges {
             ));
         }
         let first = time(first);
-        // A fixed time moves to the end of the gap. Other patterns have no fire for it.
+        // A pattern with a fixed time fires at the end of the gap instead. Other patterns do not
+        // fire for it.
         let is_moved = fire == change
             && self
                 .matches(to, to.saturating_add(jiff::Span::new().seconds(1)))
@@ -88,7 +90,7 @@ impl ClockChanges {
         })
     }
 
-    /// The first and the last local time that matches, from `from` to before `to`.
+    /// The first and the last matching local time, from `from` to before `to`.
     fn matches(&self, from: DateTime, to: DateTime) -> Option<(DateTime, DateTime)> {
         let ms = |local: DateTime| {
             let local = Offset::UTC.to_timestamp(local).ok()?;
@@ -107,7 +109,7 @@ impl ClockChanges {
         Some((local(first)?, local(last)?))
     }
 
-    /// Which pass of a repeated hour the fire is in.
+    /// In which pass of a repeated hour the fire lies.
     fn pass(&self, fire: Timestamp) -> Option<String> {
         let shown = self.zone.to_datetime(fire);
         let AmbiguousOffset::Fold { before, .. } = self.zone.to_ambiguous_timestamp(shown).offset()
@@ -123,7 +125,7 @@ impl ClockChanges {
     }
 }
 
-/// `02:30`, and the seconds if there are any.
+/// Formats `02:30`, with seconds if they are not zero.
 fn time(local: DateTime) -> String {
     let format = if local.second() == 0 {
         "%H:%M"

@@ -7,43 +7,44 @@ use jiff::Timestamp;
 
 use crate::{Expiry, Last, Timing, Unique, When, Wording};
 
-/// The present time, for moments such as `now` and `today 20:00`.
+/// Returns the present time, for moments such as `now` and `today 20:00`.
 pub type Clock = Box<dyn Fn() -> Timestamp + Send + Sync>;
-/// The present time by the server's clock in Unix milliseconds, for `within`; or why it is unknown.
+/// Returns the present time of the server's clock in Unix milliseconds, for `within`; or why it is
+/// not known.
 pub type ServerClock = Box<dyn Fn() -> Result<u64, String> + Send + Sync>;
 
 /// The values for fields that an object leaves out, and how to read its fields.
 pub struct Defaults {
-    /// How errors name the options.
+    /// How errors name options.
     pub wording: Wording,
     /// The present time.
     pub now: Clock,
     /// The present time by the server's clock.
     pub server_now_ms: ServerClock,
-    /// The due time.
+    /// The default due time.
     pub when: When,
-    /// What `when` says, read once.
+    /// The parsed form of `when`.
     pub timing: Timing,
-    /// Up to how much later the message is due.
+    /// The most by which the message is due later.
     pub spread: Option<Duration>,
     /// The expiry.
     pub expiry: Expiry,
-    /// What `expiry` says, read once.
+    /// The parsed form of `expiry`.
     pub last: Option<Last>,
-    /// How many starts of the queue's rate an attempt uses.
+    /// What an attempt uses of the queue's rate.
     pub cost: Option<u32>,
-    /// After how many failed attempts the message is dead.
+    /// The number of failed attempts after which the message is dead.
     pub max_attempts: Option<u32>,
-    /// What to do if a message with the id waits already.
+    /// What the push does if a message with the id is waiting.
     pub on_conflict: OnConflict,
-    /// What concerns other pushes of the id.
+    /// The options about other pushes of the id.
     pub unique: Unique,
     /// The trace of the push.
     pub traceparent: Option<String>,
 }
 
 impl Defaults {
-    /// No values: an object has all that it needs, except for the present time.
+    /// No default values: an object must have all fields that it needs. Only the clocks are given.
     pub fn new(wording: Wording, now: Clock, server_now_ms: ServerClock) -> Self {
         Self {
             wording,
@@ -62,8 +63,8 @@ impl Defaults {
         }
     }
 
-    /// No values, for objects that come without flags. `now_ms` is the present time by the server's
-    /// clock, in Unix milliseconds.
+    /// No default values, for objects that come without flags. `now_ms` is the present time of the
+    /// server's clock, in Unix milliseconds.
     pub fn fields(now_ms: u64) -> Self {
         let ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
         let now = Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX);

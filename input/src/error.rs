@@ -5,13 +5,12 @@ use std::fmt;
 
 /// The longest reason, in characters.
 const LONGEST: usize = 1_000;
-/// How many characters of a value an error repeats.
+/// The most characters of a value that an error quotes.
 const QUOTED: usize = 100;
 
 /// Why input is refused: which field, with which value, why, and what to do.
 ///
-/// Its text is safe to print: it has at most about 1,000 characters, and none that steers a
-/// terminal.
+/// The text is safe to print: it has at most about 1,000 characters, and cannot control a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     field: Option<Cow<'static, str>>,
@@ -26,7 +25,7 @@ impl Error {
         }
     }
 
-    /// Names the field with the wrong value, unless it is named already.
+    /// Names the field with the wrong value, unless a field is already named.
     pub(crate) fn of(self, field: impl Into<Cow<'static, str>>) -> Self {
         Self {
             field: self.field.or_else(|| Some(field.into())),
@@ -34,8 +33,8 @@ impl Error {
         }
     }
 
-    /// The field with the wrong value. `None` if the input is no object, or fields contradict each
-    /// other.
+    /// The field with the wrong value. `None` if the input is not an object, or if fields
+    /// contradict each other.
     pub fn field(&self) -> Option<&str> {
         self.field.as_deref()
     }
@@ -57,7 +56,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A value in quotes, cut if it is long.
+/// The value in quotes, truncated if it is long.
 pub(crate) fn quoted(text: &str) -> String {
     match text.char_indices().nth(QUOTED) {
         Some((end, _)) => format!("{:?}...", &text[..end]),
@@ -65,8 +64,8 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
-/// Escapes what cannot be printed, and cuts a long text. Parsers of other crates repeat their input
-/// as it is.
+/// Escapes characters that cannot be printed, and truncates a long text. Parsers of other crates
+/// quote their input without escaping.
 fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len().min(LONGEST));
     for (index, c) in text.chars().enumerate() {
@@ -85,8 +84,8 @@ fn printable(text: &str) -> String {
 /// How errors name an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wording {
-    /// As a flag of the program `dueq`: `--expires-at`. The lines of a file have this wording too,
-    /// since the flags give what a line leaves out.
+    /// As a flag of the program `dueq`: `--expires-at`. Errors about lines of a file have this
+    /// wording too, because the flags give what a line leaves out.
     Flags,
     /// As a field of a JSON object: `expires_at`.
     Fields,
@@ -108,7 +107,7 @@ impl Wording {
         }
     }
 
-    /// An option with a value, ready to paste.
+    /// The option with a value, ready to paste.
     ///
     /// ```
     /// use dueq_input::Wording;
@@ -126,7 +125,7 @@ impl Wording {
         }
     }
 
-    /// What holds the options of a message.
+    /// The noun for what contains the options of a message.
     pub(crate) fn holder(self) -> &'static str {
         match self {
             Self::Flags => "line",

@@ -1,4 +1,4 @@
-//! The last moment at which an attempt may start; the options that concern other pushes of an id.
+//! The expiry of a message; and the options about other pushes of its id.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,33 +8,34 @@ use jiff::tz::TimeZone;
 
 use crate::{Error, Wording, time};
 
-/// When a message expires, as it is written.
+/// When a message expires, unparsed.
 #[derive(Debug, Clone, Default)]
 pub struct Expiry {
-    /// So long after the due time.
+    /// The message expires this long after its due time.
     pub expires: Option<Duration>,
-    /// At this moment; without effect beside `expires`.
+    /// The message expires at this moment. Without effect beside `expires`.
     pub expires_at: Option<String>,
-    /// What becomes of the message then.
+    /// What happens to the message when it expires.
     pub on_expire: Option<OnExpire>,
 }
 
 /// The last moment at which an attempt may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Last {
-    /// So long after the due time.
+    /// The moment is this long after the due time.
     After(Duration),
-    /// At this Unix millisecond.
+    /// The moment is this Unix millisecond.
     AtMs(u64),
 }
 
 impl Expiry {
-    /// The last moment, if there is one. Times without a zone are those of `zone`.
+    /// The last moment at which an attempt may start, if there is one. A time without a zone counts
+    /// in `zone`.
     ///
     /// A fraction of a millisecond is cut off, so that no attempt starts after the moment.
     ///
     /// # Errors
-    /// If `expires_at` is no moment.
+    /// If `expires_at` is not a valid moment.
     pub fn last(
         &self,
         zone: Option<&TimeZone>,
@@ -56,10 +57,10 @@ impl Expiry {
         Ok(Some(Last::AtMs(ms)))
     }
 
-    /// Refuses `on_expire` for a message that does not expire.
+    /// Refuses `on_expire` for a message that never expires.
     ///
     /// # Errors
-    /// If `on_expire` is there alone.
+    /// If `on_expire` is given without an expiry.
     pub fn refuse_idle_fate(&self, wording: Wording) -> Result<(), Error> {
         if self.on_expire.is_none() || self.expires.is_some() || self.expires_at.is_some() {
             return Ok(());
@@ -75,7 +76,7 @@ impl Expiry {
     }
 }
 
-/// The message with this expiry. If `last` is `None`, `fate` has no effect.
+/// Adds this expiry to the message. If `last` is `None`, `fate` has no effect.
 pub fn expiring(message: Message, last: Option<Last>, fate: Option<OnExpire>) -> Message {
     let message = match last {
         None => return message,
@@ -88,12 +89,12 @@ pub fn expiring(message: Message, last: Option<Last>, fate: Option<OnExpire>) ->
     }
 }
 
-/// The options of a message that concern other pushes of its id.
+/// The options of a message about other pushes of its id.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unique {
-    /// How long the id is remembered, whatever becomes of the message.
+    /// How long the id is remembered, whatever happens to the message.
     pub window: Option<Duration>,
-    /// Whether the message is stored although its id is remembered.
+    /// Whether the message is stored even if its id is remembered.
     pub reuse: bool,
     /// How long after the first push later ones may postpone the message.
     pub max_wait: Option<Duration>,
@@ -104,7 +105,7 @@ pub struct Unique {
 }
 
 impl Unique {
-    /// The message with these options.
+    /// Adds these options to the message.
     pub fn apply(self, mut message: Message) -> Message {
         if let Some(window) = self.window {
             message = message.window(window);

@@ -1,10 +1,9 @@
-//! Reads what people and programs write for dueq: delays, moments, hours, rates, messages as JSON,
+//! Parses what people and programs write for dueq: delays, moments, hours, rates, messages as JSON,
 //! schedules as TOML or JSON, and ids in URLs.
 //!
-//! The program `dueq` reads its flags and its lines of JSON with it, so that every other reader,
-//! such as a server for HTTP, accepts the same words.
-//! Everything here is pure: callers pass the present time, and nothing reads a clock, a file or the
-//! network.
+//! The program `dueq` parses its flags and its JSON lines with it; so every other reader that uses
+//! it, such as a server for HTTP, accepts the same notations. Everything here is pure: callers pass
+//! the present time, and nothing reads a clock, a file or the network.
 //!
 //! An [`Error`] says what failed, with which value, why, and what to do. [`Wording`] says whether
 //! it names the program's flags or the fields of an object.

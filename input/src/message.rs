@@ -1,4 +1,4 @@
-//! Reads a message from a JSON object.
+//! Parses a message from a JSON object.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,14 +14,15 @@ use crate::{Defaults, Error, Expiry, Last, Unique, When, expiring, time, unreada
 /// The longest object: a payload of 16 MiB, each byte written as \u00xx.
 pub const MAX_BYTES: usize = 100 * 1024 * 1024;
 
-/// The fields of a message. Unknown names are refused: a message with `dealy` would be due at once.
+/// The fields of a message. Unknown names are refused: otherwise a message with the typing error
+/// `dealy` would be due at once.
 #[derive(Deserialize)]
 #[serde(
     deny_unknown_fields,
     expecting = "an object such as {\"payload\": \"...\"}"
 )]
 struct Fields<'a> {
-    /// A string, or any other JSON value.
+    /// The payload: a string, or any other JSON value.
     #[serde(borrow)]
     payload: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -88,7 +89,7 @@ pub fn message(text: &[u8], defaults: &Defaults) -> Result<Message, Error> {
 /// Reads a message from an element of a JSON array.
 ///
 /// # Errors
-/// As [`message`].
+/// As for [`message`].
 pub fn message_of(element: &RawValue, defaults: &Defaults) -> Result<Message, Error> {
     message(element.get().as_bytes(), defaults)
 }
@@ -102,7 +103,7 @@ impl Defaults {
                 text.len()
             )));
         }
-        // Serde would read a list as the values of the fields in their order.
+        // Serde would also read a list, and take its values for the fields in their order.
         if text.starts_with(b"[") {
             return Err(Error::new(format!(
                 "the {holder} is a list; write an object such as {{\"payload\": \"...\"}}"
@@ -166,8 +167,8 @@ impl Defaults {
         Ok(message)
     }
 
-    /// The due time. The defaults give what an object leaves out; of delay and at, it has its own or
-    /// neither.
+    /// The due time. The defaults apply to fields that an object leaves out. `delay` and `at`
+    /// belong together: if an object has one of them, the defaults of both are ignored.
     fn due(&self, fields: &Fields<'_>, own: When) -> Result<Option<Due>, Error> {
         let own_time = own.delay.is_some() || own.at.is_some();
         let (own_within, own_zone) = (own.within.is_some(), own.tz.is_some());
@@ -204,7 +205,8 @@ impl Defaults {
         timing.resolve_at(now_ms)
     }
 
-    /// When the message expires. Of expires and `expires_at`, an object has its own or neither.
+    /// When the message expires. `expires` and `expires_at` belong together: if an object has one
+    /// of them, the defaults of both are ignored.
     fn last(&self, fields: &Fields<'_>, own: &When) -> Result<Option<Last>, Error> {
         let zone = own.tz.as_ref().or(self.when.tz.as_ref());
         let at = |expires_at: Option<&str>| {
@@ -220,7 +222,7 @@ impl Defaults {
                 Some(Last::After(time))
             }
             (None, Some(text)) => at(Some(text))?,
-            // The moment of the defaults, in the zone of the object.
+            // The default moment, in the zone of the object.
             (None, None) => match self.expiry.expires_at.as_deref() {
                 Some(text) if own.tz.is_some() => at(Some(text))?,
                 _ => self.last,
@@ -240,7 +242,8 @@ impl Defaults {
         Ok(last)
     }
 
-    /// What concerns other pushes of the id. The defaults give what an object leaves out.
+    /// The options about other pushes of the id. The defaults apply to fields that an object leaves
+    /// out.
     fn unique(&self, fields: &Fields<'_>) -> Result<Unique, Error> {
         let time = |name: &'static str, text: &Option<Cow<'_, str>>| {
             let time = text.as_deref().map(time::delay).transpose();
@@ -276,10 +279,10 @@ impl From<Conflict> for OnConflict {
     }
 }
 
-/// How deep arrays and objects of a payload may nest. Most readers of JSON refuse deeper ones.
+/// The deepest nesting of arrays and objects in a payload. Most JSON parsers refuse deeper ones.
 pub const MAX_DEPTH: usize = 128;
 
-/// The characters of a string; the text of any other JSON value.
+/// The payload's bytes: the characters of a string, or the text of any other JSON value.
 pub(super) fn bytes_of(payload: &RawValue) -> Result<Vec<u8>, Error> {
     let json = payload.get();
     if json.starts_with('"') {
@@ -297,7 +300,7 @@ pub(super) fn bytes_of(payload: &RawValue) -> Result<Vec<u8>, Error> {
     Ok(json.as_bytes().to_vec())
 }
 
-/// How deep arrays and objects nest in valid JSON.
+/// The depth of nested arrays and objects in valid JSON.
 fn depth(json: &[u8]) -> usize {
     let (mut depth, mut deepest, mut in_string, mut is_escaped) = (0_usize, 0, false, false);
     for byte in json {

@@ -12,12 +12,12 @@ use crate::error::quoted;
 /// - `~` and base64url without padding, for every id: `~b3JkZXIvNDI`. Proxies decode `%2F`, and so
 ///   break an id with a slash in the first spelling.
 ///
-/// `%7E` is the character `~`, as in any other name: a client that encodes every id reaches `~a` by it.
-/// Proxies may decode it, so [`id_path`] writes such an id in the second spelling. The library checks
-/// the length and the bytes of the id when it is used.
+/// `%7E` is the character `~`, as in any other name: a client that percent-encodes every id reaches
+/// the id `~a` by it. Proxies may decode it, so [`id_path`] writes such an id in the second
+/// spelling. The library checks the length and the bytes of the id when it is used.
 ///
 /// # Errors
-/// If the segment is empty or neither spelling.
+/// If the segment is empty or in neither spelling.
 ///
 /// ```
 /// use dueq_input::path_id;
@@ -53,10 +53,10 @@ pub fn path_id(segment: &str) -> Result<Vec<u8>, Error> {
     Ok(id)
 }
 
-/// The segment of a URL's path that [`path_id`] reads as this id. No proxy or client changes it,
-/// and it needs no escape in HTML.
+/// The path segment that [`path_id`] reads as this id. Proxies and clients do not change it, and it
+/// needs no escape in HTML.
 ///
-/// It belongs behind a slash: at the beginning of a relative URL, a colon would end a scheme.
+/// It must follow a slash: at the beginning of a relative URL, its colon would end a scheme.
 ///
 /// ```
 /// use dueq_input::id_path;
@@ -65,7 +65,7 @@ pub fn path_id(segment: &str) -> Result<Vec<u8>, Error> {
 /// assert_eq!(id_path(b"order/42"), "~b3JkZXIvNDI");
 /// ```
 pub fn id_path(id: &[u8]) -> String {
-    // Clients resolve the segments . and .. away.
+    // Clients resolve the segments `.` and `..`.
     let is_plain = !id.starts_with(b"~")
         && !matches!(id, b"" | b"." | b"..")
         && id.iter().all(|byte| is_stable(*byte));
@@ -75,7 +75,7 @@ pub fn id_path(id: &[u8]) -> String {
     }
 }
 
-/// Whether a byte means itself in a path, and is never percent-encoded on the way.
+/// Whether a byte stands for itself in a path, and is never percent-encoded on the way.
 pub(crate) fn is_stable(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~:@".contains(&byte)
 }
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_spellings_are_read() {
+    fn both_spellings_of_an_id_are_read() {
         for (segment, id) in [
             ("order:42", &b"order:42"[..]),
             ("a%2Fb", b"a/b"),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn other_segments_are_refused_with_a_way_out() {
+    fn invalid_segment_is_refused_with_a_remedy() {
         for (segment, reason) in [
             ("", "is empty"),
             ("~", "is empty"),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn written_paths_are_stable_and_read_back() {
+    fn written_id_path_is_stable_and_read_back() {
         for (id, path) in [
             (&b"order:42"[..], "order:42"),
             (b"019ac3-f_2.x@y~", "019ac3-f_2.x@y~"),

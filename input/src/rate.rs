@@ -1,16 +1,16 @@
-//! Rates of a queue as people write them.
+//! Parses rates of a queue.
 
 use std::time::Duration;
 
 use crate::error::quoted;
 use crate::{Error, time};
 
-/// The most starts of a rate.
+/// The largest number of starts in a rate.
 const MAX_STARTS: u64 = 1_000_000;
 /// The longest window of a rate: 30 days.
 const MAX_WINDOW: Duration = Duration::from_secs(30 * 86_400);
 
-/// How many messages start in a window at most.
+/// A rate: the most starts in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     /// 1 to 1,000,000.

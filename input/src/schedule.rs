@@ -1,4 +1,4 @@
-//! Reads declarations of schedules: the tables of a TOML file, or JSON objects with the same keys.
+//! Parses declarations of schedules: tables of a TOML file, or JSON objects with equal keys.
 
 mod given;
 mod reader;
@@ -13,10 +13,10 @@ pub use self::given::{Given, GivenValue};
 use self::reader::Reader;
 use crate::{Error, unreadable};
 
-/// How many faults an [`Error`] names.
+/// The most faults that an [`Error`] names.
 const NAMED: usize = 5;
 
-/// How many schedules one call declares. To check the fires of many crons takes a while.
+/// The most schedules that one call declares. Checking the fires of many crons takes long.
 const MOST: usize = 1_000;
 
 /// The notation of a declaration, for the examples in faults.
@@ -28,33 +28,34 @@ pub enum Notation {
     Json,
 }
 
-/// A schedule that was read.
+/// A parsed schedule.
 #[derive(Debug, Clone)]
 pub struct DeclaredSchedule {
     /// The schedule. [`Schedule::check`] accepts it.
     pub schedule: Schedule,
-    /// Its name.
+    /// The name of the schedule.
     pub name: String,
-    /// The place of its name.
+    /// The place of the name in the declaration.
     pub place: usize,
-    /// How many bytes its payload has.
+    /// The length of the payload in bytes.
     pub payload_bytes: usize,
 }
 
-/// Why a declaration is refused.
+/// A reason for which a declaration is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduleFault {
-    /// The [place](Given::place) of what is wrong.
+    /// The [place](Given::place) of the fault.
     pub place: usize,
     /// The schedule, if it has a name.
     pub name: Option<String>,
-    /// What is wrong, with which value, and what to do.
+    /// The fault, with the value that is wrong, and what to do.
     pub reason: String,
 }
 
 /// Reads a list of schedules. `now` is the time after which they must fire.
 ///
-/// Returns all faults, in order. With a fault, schedules are missing: the list must be refused.
+/// Returns all faults, in order. If there are any, schedules are missing, so the whole list must be
+/// refused.
 ///
 /// ```
 /// use dueq_input::{Notation, schedules};
@@ -98,7 +99,7 @@ fn refuse_repeated_names(reader: &mut Reader, read: &[DeclaredSchedule]) {
     reader.name = None;
 }
 
-/// Reads a schedule of this name from a JSON object. The object may have the same name.
+/// Parses a schedule with this name from a JSON object. The object may contain the name as well.
 ///
 /// # Errors
 /// If the text is no such object. The error names up to five faults.
@@ -128,8 +129,8 @@ pub fn schedule_json(text: &[u8], name: &str, now: SystemTime) -> Result<Declare
     }
 }
 
-/// Reads `{"schedules": [...]}`. Each schedule has a name; its place is its number in the list, from
-/// 1.
+/// Parses `{"schedules": [...]}`. Each schedule needs a name. Its place is its number in the list,
+/// from 1.
 ///
 /// # Errors
 /// If the text is no such object. The error names up to five faults.
@@ -180,7 +181,7 @@ fn object(text: &[u8]) -> Result<BTreeMap<String, (usize, Given)>, Error> {
     }
 }
 
-/// The first faults as one error.
+/// Combines the first faults into one error.
 fn named(faults: &[ScheduleFault]) -> Error {
     let mut reasons: Vec<_> = faults.iter().take(NAMED).map(ScheduleFault::text).collect();
     if faults.len() > NAMED {

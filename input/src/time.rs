@@ -1,4 +1,4 @@
-//! Delays and moments as people write them.
+//! Parses delays and moments.
 
 use std::time::{Duration, SystemTime};
 
@@ -32,10 +32,10 @@ pub fn delay(text: &str) -> Result<Duration, Error> {
     Ok(duration.unsigned_abs())
 }
 
-/// Reads a period: as a delay, but longer than 0.
+/// Parses a period: like a delay, but longer than 0.
 ///
 /// # Errors
-/// If the text is no delay, has no fixed length, or is not longer than 0.
+/// If the text is not a delay, has no fixed length, or is not longer than 0.
 pub fn period(text: &str) -> Result<Duration, Error> {
     let duration = fixed_length(text)?;
     if duration <= SignedDuration::ZERO {
@@ -56,8 +56,8 @@ fn fixed_length(text: &str) -> Result<SignedDuration, Error> {
         .map_err(|_| Error::new(format!("{} has no fixed length: {EXAMPLES}", quoted(text))))
 }
 
-/// Finds a time zone by its IANA name, in the rules that were compiled in: those of the library,
-/// never those of this machine.
+/// Finds a time zone by its IANA name, in the rules that are compiled in, which the library uses as
+/// well. The machine's own rules are not used.
 ///
 /// # Errors
 /// If there is no such zone.
@@ -108,8 +108,8 @@ pub fn moment(
         return Ok(now.into());
     }
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // 13 digits reach from 2001 to 2286. Unix seconds, and dates without separators, have fewer
-        // or more.
+        // 13 digits reach from 2001 to 2286. Unix seconds have fewer digits, and dates without
+        // separators have another number, too.
         let ms = text
             .parse()
             .ok()
@@ -164,7 +164,7 @@ pub fn moment(
     )
 }
 
-/// The only moment at which clocks in this zone show this time.
+/// The only moment at which clocks in this zone show this time; fails if there are none or two.
 fn shown_once(shown: DateTime, zone: &TimeZone) -> Result<SystemTime, Error> {
     let out_of_range = |error: jiff::Error| Error::new(format!("{shown}: {error}"));
     let (before, after, why) = match zone.to_ambiguous_timestamp(shown).offset() {
@@ -303,7 +303,7 @@ mod tests {
                 "{reason}"
             );
         }
-        // A user can paste each candidate.
+        // A user can paste each of the two candidates.
         assert_eq!(
             at("2026-10-25T02:30:00+02:00", None).map(|first| first + 3_600),
             at("2026-10-25T02:30:00+01:00", None)
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn moment_refuses_other_text_with_the_way_out() {
+    fn moment_refuses_other_text_with_a_remedy() {
         for (text, word) in [
             ("soon", "no moment"),
             ("1796126400", "milliseconds"),
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_zone_is_named_in_the_wording() {
+    fn missing_zone_is_named_as_a_flag_or_a_field() {
         let now = Timestamp::UNIX_EPOCH;
         let reason = |text, wording| {
             let error = moment(text, None, now, wording).expect_err("no zone");
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_in_errors() {
+    fn errors_truncate_long_texts() {
         for text in ["x", "9", "2026-12-01T20:00:00+01:00[x"] {
             let text = text.repeat(100_000);
             let errors = [

@@ -1,5 +1,5 @@
-//! Why JSON or a parameter cannot be read, in words of its writer. The readers themselves name types
-//! of Rust, and do not name the field.
+//! Explains why JSON or a parameter cannot be read, in words of its writer. The parsers' own errors
+//! name Rust types, and do not name the field.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 
 use crate::Error;
 
-/// Why the text cannot be read as the JSON that was expected: the field, if its value is wrong, or
-/// where the reading ended.
+/// Why the text is not the expected JSON: names the field if its value is wrong, or else where the
+/// parser stopped.
 pub fn unreadable(text: &[u8], error: &serde_json::Error) -> Error {
     if text.trim_ascii().is_empty() {
         return Error::new("there is no JSON: the text is empty");
@@ -17,7 +17,7 @@ pub fn unreadable(text: &[u8], error: &serde_json::Error) -> Error {
     let whole = error.to_string();
     let reason = whole.split(" at line ").next().unwrap_or_default();
     let is_json = is_json(text);
-    // A word in place of which something else stands: the reader takes that for a fault of syntax.
+    // Serde treats a value of another type where a word is expected as a syntax error.
     let reason = match reason {
         "expected value" if is_json => "a text is expected".into(),
         reason => in_plain_words(reason),
@@ -30,12 +30,12 @@ pub fn unreadable(text: &[u8], error: &serde_json::Error) -> Error {
     }
 }
 
-/// Whether the text is JSON, whatever it says.
+/// Whether the text is valid JSON, whatever it contains.
 pub fn is_json(text: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-/// The field in whose value the reading ended. Most objects are a single line.
+/// The field in whose value the parser stopped. Most objects are a single line.
 fn field_at(text: &[u8], line: usize, column: usize) -> Option<String> {
     let before = text.split(|byte| *byte == b'\n').take(line.checked_sub(1)?);
     let at = before.map(|line| line.len() + 1).sum::<usize>() + column;
@@ -51,7 +51,7 @@ fn field_at(text: &[u8], line: usize, column: usize) -> Option<String> {
     values.next().map(|(name, _)| name)
 }
 
-/// A reason of serde's, without its words for types of Rust.
+/// Serde's reason without its words for Rust types.
 pub fn in_plain_words(reason: &str) -> Cow<'_, str> {
     let wrong = ["invalid type: ", "invalid value: "];
     let wrong = wrong.iter().find_map(|start| reason.strip_prefix(start));

@@ -1,4 +1,4 @@
-//! When a message is due.
+//! The due time of a message, as fields or flags give it.
 
 use std::time::Duration;
 
@@ -9,25 +9,25 @@ use jiff::tz::TimeZone;
 use crate::error::quoted;
 use crate::{Error, Wording, time};
 
-/// When a message is due, as it is written.
+/// When a message is due, unparsed.
 #[derive(Debug, Clone, Default)]
 pub struct When {
-    /// So long after the server receives it.
+    /// The message is due this long after the server receives it.
     pub delay: Option<Duration>,
-    /// At this moment; without effect beside `delay`.
+    /// The message is due at this moment. Without effect beside `delay`.
     pub at: Option<String>,
-    /// The business hours to whose next opening a due time outside them is moved.
+    /// Business hours: a due time outside of them is moved to their next opening.
     pub within: Option<String>,
-    /// The time zone of `within`, and of a moment without one.
+    /// The time zone of `within`, and of a moment that names none.
     pub tz: Option<TimeZone>,
 }
 
-/// A due time, and the hours to which it is moved.
+/// A due time, and the business hours to which it is moved.
 #[derive(Debug, Clone, Default)]
 pub struct Timing {
-    /// The due time, if one is written.
+    /// The due time, if one is given.
     pub due: Option<Due>,
-    /// The hours, if there are any.
+    /// The business hours, if there are any.
     pub hours: Option<BusinessHours>,
 }
 
@@ -35,8 +35,8 @@ impl When {
     /// Reads the fields `delay`, `at`, `within` and `tz` of an object.
     ///
     /// # Errors
-    /// If delay or zone are wrong, or both `delay` and `at` are there. [`timing`](Self::timing)
-    /// reads the moment and the hours.
+    /// If the delay or the zone is wrong, or both `delay` and `at` are given.
+    /// [`timing`](Self::timing) parses the moment and the hours.
     ///
     /// ```
     /// use dueq_input::{When, Wording};
@@ -71,7 +71,7 @@ impl When {
         })
     }
 
-    /// The timing of a single message. `expires_at` is another moment that may need `tz`.
+    /// The timing of a single message. `expires_at` is a second moment that may need `tz`.
     ///
     /// # Errors
     /// If the moment or the hours are wrong, or `tz` has no effect.
@@ -86,8 +86,8 @@ impl When {
         Ok(timing)
     }
 
-    /// The timing of the messages of a file that have none. These may also need `tz`, so it is not
-    /// refused here.
+    /// The default timing for messages of a file that have none. Lines of the file may also need
+    /// `tz`, so an unused `tz` is not refused here.
     ///
     /// # Errors
     /// If the moment or the hours are wrong.
@@ -134,7 +134,7 @@ impl When {
             .map_err(|error| Error::new(error.to_string()).of("within"))
     }
 
-    /// Refuses a zone that neither `within` nor a moment uses: that of `at`, or `expires_at`.
+    /// Refuses a zone that nothing uses: neither `within`, nor a moment in `at` or `expires_at`.
     ///
     /// # Errors
     /// If `tz` has no effect.

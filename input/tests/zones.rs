@@ -1,5 +1,5 @@
-//! A wall time has one answer, around every clock change: of `--at`, of `--within`, of a schedule, of
-//! its preview, and of the printed time.
+//! A wall time has one meaning around every clock change, in `--at`, in `--within`, in a schedule,
+//! in its preview, and in printed times.
 
 use std::time::Duration;
 
@@ -39,17 +39,18 @@ const ZONES: [&str; 27] = [
     "Pacific/Apia",
     "Pacific/Chatham",
 ];
-/// The years without `DUEQ_YEARS`, such as `2008-2037`: one with an odd change in Apia, and two ahead.
+/// The years that are tested unless `DUEQ_YEARS` names others, such as `2008-2037`: one with an
+/// unusual change in Apia, and two future ones.
 const YEARS: [i16; 3] = [2011, 2026, 2027];
 
-/// A zone, as each part of the program has it.
+/// A time zone, in the type that each part of the program uses.
 struct Zone {
     name: &'static str,
     rules: TimeZone,
 }
 
 impl Zone {
-    /// The answer of `--at`: the moment, or the refusal.
+    /// How `--at` answers: with the moment, or with a refusal.
     fn at(&self, shown: DateTime) -> Result<Timestamp, String> {
         let now = Timestamp::UNIX_EPOCH;
         dueq_input::moment(&shown.to_string(), Some(&self.rules), now, Wording::Flags)
@@ -57,7 +58,8 @@ impl Zone {
             .map_err(|error| error.to_string())
     }
 
-    /// The fire of a schedule at this wall time of `near`'s day, and what the preview says of it.
+    /// The fire of a schedule at this wall time on the day of `near`, and the preview's remark
+    /// about it.
     fn fire(&self, shown: DateTime, near: Timestamp) -> (Timestamp, String) {
         let (second, minute, hour) = (shown.second(), shown.minute(), shown.hour());
         let pattern = format!(
@@ -73,7 +75,7 @@ impl Zone {
         (fire, changes.remark(after, fire))
     }
 
-    /// Hours from one wall time of each day to another one.
+    /// Business hours from one wall time to another on each day.
     fn hours(&self, from: DateTime, to: DateTime) -> BusinessHours {
         let [from, to] = [from, to].map(|shown| shown.strftime("%H:%M").to_string());
         let to = if to == "00:00" { "24:00" } else { &to };
@@ -94,8 +96,8 @@ fn minutes(count: i64) -> SignedDuration {
     SignedDuration::from_mins(count)
 }
 
-/// A moment near a change: what is printed for it leads back to it, or is refused with both moments
-/// that it could mean, of which schedules and hours take the first.
+/// Checks a moment near a clock change. Its printed form is read back as that moment; or it is
+/// refused with both moments that it could mean, and then schedules and hours take the first.
 fn check_shown(zone: &Zone, at: Timestamp, overlap: Option<(Timestamp, SignedDuration)>) {
     let shown = zone.rules.to_datetime(at);
     let passes = overlap.and_then(|(change, length)| {
@@ -131,8 +133,8 @@ fn check_shown(zone: &Zone, at: Timestamp, overlap: Option<(Timestamp, SignedDur
     assert_eq!(timestamp(opens), first, "--within {what}");
 }
 
-/// A wall time that a change skips: `--at` refuses it, a schedule fires right after the gap, and hours
-/// from it on open there.
+/// Checks a wall time that a clock change skips: `--at` refuses it, a schedule fires right after
+/// the gap, and hours that begin at it open there.
 fn check_skipped(zone: &Zone, change: Timestamp, shown: DateTime, [before, end]: [DateTime; 2]) {
     let what = format!("{shown} in {}", zone.name);
     let refusal = zone.at(shown).expect_err(&what);
@@ -140,7 +142,7 @@ fn check_skipped(zone: &Zone, change: Timestamp, shown: DateTime, [before, end]:
     let (fire, remark) = zone.fire(shown, change);
     assert_eq!(fire, change, "schedule at {what}");
     assert!(remark.contains("does not exist"), "{what}: {remark:?}");
-    // Hours are of each day: a day that is skipped leaves no others.
+    // Hours apply to each day: if a whole day is skipped, there are none on it.
     if end.duration_since(before) < SignedDuration::from_hours(12) {
         let hours = zone.hours(shown, end + minutes(60));
         let opens = hours.next_open(unix_ms(change - minutes(10)));
@@ -172,7 +174,7 @@ fn check_change(zone: &Zone, change: Timestamp) -> bool {
 }
 
 #[test]
-fn a_wall_time_has_one_answer_around_clock_changes() {
+fn wall_time_has_one_meaning_around_clock_changes() {
     let years: Vec<i16> = match std::env::var("DUEQ_YEARS") {
         Err(_) => YEARS.to_vec(),
         Ok(text) => {

@@ -5,6 +5,12 @@
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
 
+--- block: write_lease
+claims[c + 1], claims[c + 2] = LEASE_MARK .. token, table.concat(granted, '\n') -- ids have no control bytes
+claims[c + 3], claims[c + 4] = COUNT_MARK .. token, int(n)
+redis.call('HSET', CLAIMS, unpack(claims, 1, c + 4))
+redis.call('ZADD', LEASES, int(deadline), LEASE_MARK .. token)
+
 --- block: has_own_lease
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end

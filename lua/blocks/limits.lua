@@ -31,13 +31,33 @@ end
 --- use: recent_marks
 --- use: outcomes
 -- Leaves in ids and dues what this claim may grant: none that has expired, and `share` messages or what the tokens pay.
--- Returns also how many candidates it needs: `room`, or more if some of these have expired.
+-- Returns also how many candidates it needs: `room`, or more if some of these have expired. attrs: those of all, if the
+-- lists stay as they are.
 function limits.choose(candidates, runs, room, read_attrs)
   limits.expired, limits.next_cost = {}, 1
   local seen, cost, late_ms, failures, crashes, original, options, reason = false, 1, 0
-  local ids, dues, positions, costs, looked = {}, {}, {}, {}, #candidates
-  local run, last, text, left, r = 1, 0, nil, limits.tokens, 0
+  local run, last, text = 1, 0, nil
   local texts = redis.call('HMGET', ATTRS, unpack(candidates))
+  -- Fast path: all fit, none has expired or costs more than one. The lists stay as they are.
+  local all = #candidates <= limits.share
+  for i = 1, all and #candidates or 0 do
+    if i > last then
+      text, last, run, seen = runs[run], runs[run + 1], run + 2, nil
+    end
+    if texts[i] ~= seen then -- neighbours often share their attrs
+      seen = texts[i]
+      failures, crashes, original, options = read_attrs(seen)
+      if expiry_of(options, original or tonumber(text)) < now or limits.step and string.find(options, 'cost=') then
+        all = false
+        break
+      end
+    end
+  end
+  limits.attrs = all and texts or nil
+  if all then return candidates, runs, room end
+  seen, run, last = false, 1, 0
+  local ids, dues, positions, costs, looked = {}, {}, {}, {}, #candidates
+  local left, r = limits.tokens, 0
   for i, id in ipairs(candidates) do
     if i > last then
       text, last, run, seen = runs[run], runs[run + 1], run + 2, nil

@@ -9,11 +9,14 @@ local function state_of(id)
   return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
 end
 
---- block: attrs
+--- block: parse_attrs
 local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
   local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
   return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
 end
+
+--- block: attrs
+--- use: parse_attrs
 local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
 local function set_attrs(id, failures, crashes, due, options, reason)
   if failures + crashes == 0 and not due and options == '' and reason == '' then
@@ -101,3 +104,27 @@ local function read_due(room)
   end
   return ids, dues
 end
+
+--- block: read_ready
+-- Puts the first `listed` entries of READY before the ids and dues that read_due returned.
+local later, later_dues, prefix, r = ids, dues, nil, 0
+ids, dues = {}, {}
+for i, entry in ipairs(redis.call('LRANGE', READY, '1', listed)) do
+  if not prefix or string.find(entry, prefix, 1, true) ~= 1 then -- neighbours often share their due
+    prefix, r = string.match(entry, '^%d+:'), r + 2
+    dues[r - 1] = prefix and string.sub(prefix, 1, -2) or '0'
+  end
+  ids[i], dues[r] = prefix and string.sub(entry, #prefix + 1) or '', i
+end
+for i = 1, #later do
+  ids[listed + i] = later[i]
+end
+for i = 1, #later_dues, 2 do
+  dues[r + i], dues[r + i + 1] = later_dues[i], later_dues[i + 1] + listed
+end
+
+--- block: unlist
+-- The last entry taken becomes the placeholder: the list is never empty, not even within the script.
+local placeholder = redis.call('LINDEX', READY, '0')
+redis.call('LTRIM', READY, unlisted, '-1')
+redis.call('LSET', READY, '0', placeholder)

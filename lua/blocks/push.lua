@@ -112,9 +112,6 @@ if largest > 4096 or count == 1 then -- HMGET would read payloads, which may be 
 else
   found = redis.call('HMGET', MESSAGES, unpack(ids))
 end
-redis.call('HLEN', CLAIMS)
-redis.call('HLEN', ATTRS)
-redis.call('ZCARD', DEAD)
 -- JSON writes control bytes longer, and some others: one call in C replaces a pattern for each id.
 local plain = count > 1 and #cjson.encode(ids) == id_bytes + 3 * count + 1
 local ended, call_mark, call = nil, nil, CALL_MARK .. attempt
@@ -149,7 +146,11 @@ local too_late = until_ms and (until_ms <= now or until_ms > now + REPEAT_MS)
 --   changed, head, length  for finish
 local replies, created, longest, payloads, dues, memory, remember_call, changed, head, length
 
+--- block: push_reads
+redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
+
 --- block: push_state
+--- use: push_reads
 --- use: attrs
 -- The messages are judged one by one; each sees what the earlier ones did.
 --   due_of, due_text   by the text of a due: its ms, or false; its score

@@ -15,9 +15,9 @@ local CANCELLED, PUSHED_AGAIN, PARTLY, DROPPED = 0.5, 0.25, 0.5, 0.5
 
 --- block: trim_recent
 local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
-  local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
+  local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
   if over > 0 then
-    redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1)
+    redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
   end
 end
 

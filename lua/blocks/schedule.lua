@@ -8,65 +8,9 @@
 --                  pattern
 --   fires:NAME     '<tzdata version> <last listed> <1: there are no more>', LF, fires in ms
 -- A timer that waits for nothing (paused, dry, ended) stands at NEVER, so that lengths count each member of MESSAGES.
-local TIMER = '\4'
-local function spec_ms(s, name) return tonumber(s.words[name] or '') end
-local function parse_schedule(name, text, fires)
-  local s = {name = name, fires = fires, words = {}}
-  s.state, s.next, s.last, s.since, s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version, s.live,
-    s.spec, s.options, s.pattern = string.match(text, '^(%a+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) '
-    .. '(%d+)\n([%d ]*)\n([^\n]*)\n([^\n]*)\n(.*)$')
-  if not s.state then return nil end
-  s.next, s.last, s.since, s.made, s.missed = s.next + 0, s.last + 0, s.since + 0, s.made + 0, s.missed + 0
-  s.overlapped, s.paused, s.triggered = s.overlapped + 0, s.paused + 0, s.triggered + 0
-  s.resumed, s.version = s.resumed + 0, s.version + 0
-  for word, value in string.gmatch(s.spec, '(%l+)=([^ ]+)') do
-    s.words[word] = value
-  end
-  if s.words.zone and not string.find(fires or '', '^%S+ %d+ [01]\n%d*') then
-    s.fires = '0 0 0\n' -- the list is lost: a refill brings another
-  end
-  s.every, s.last_fire, s.limit = spec_ms(s, 'every'), spec_ms(s, 'end') or math.huge, spec_ms(s, 'limit') or math.huge
-  s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, s.words.overlap or 'allow'
-  return s
-end
--- The list of a cron: ascending fires with a blank between. All of 2001 to 2286 have 13 digits. In such a list the
--- n-th is found by its place; any other list is read.
-local function open_list(text)
-  local list = {text = text, from = string.find(text, '\n', 1, true) + 1, n = 0}
-  list.width = #string.match(text, '^%d*', list.from) + 1
-  local length = #text + 2 - list.from
-  if length % list.width == 0 and string.find(text, '^[\n ]%d', #text + 1 - list.width) then
-    list.n = length / list.width
-  elseif length > 1 then
-    list.starts = {}
-    for start in string.gmatch(string.sub(text, list.from), '()%d+') do
-      list.n = list.n + 1
-      list.starts[list.n] = list.from + start - 1
-    end
-  end
-  return list
-end
-local function start_of(list, n)
-  if not list.starts then return list.from + (n - 1) * list.width end
-  return list.starts[n] or #list.text + 1
-end
-local function fire_at(list, n) return tonumber(string.match(list.text, '^%d+', start_of(list, n)) or 'inf') end
-local function count_until(list, time) -- how many fires are at or before this time
-  local low, high = 0, list.n
-  while low < high do
-    local middle = math.ceil((low + high) / 2)
-    if fire_at(list, middle) <= time then
-      low = middle
-    else
-      high = middle - 1
-    end
-  end
-  return low
-end
-local function drop_fires(list, n) -- the text without the first n fires
-  if n == 0 then return list.text end
-  return string.sub(list.text, 1, list.from - 1) .. string.sub(list.text, start_of(list, n + 1))
-end
+--- use: timer
+--- use: fire_list
+--- use: list_counts
 local function read_schedule(name)
   local text, fires = unpack(redis.call('HMGET', META, 'schedule:' .. name, 'fires:' .. name))
   local s = text and parse_schedule(name, text, fires)
@@ -74,6 +18,30 @@ local function read_schedule(name)
     s.stored = fires
   end
   return s
+end
+
+--- block: timer
+-- What a claim needs of each schedule whose timer it reaches.
+local TIMER = '\4'
+local function spec_ms(s, name) return tonumber(s.words[name] or '') end
+local function parse_schedule(name, text, fires)
+  local state, next, last, since, made, missed, overlapped, paused, triggered, resumed, version, live, spec, options,
+    pattern = string.match(text, '^(%a+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)\n([%d ]*)\n'
+    .. '([^\n]*)\n([^\n]*)\n(.*)$')
+  if not state then return nil end
+  local words = {}
+  for word, value in string.gmatch(spec, '(%l+)=([^ ]+)') do
+    words[word] = value
+  end
+  if words.zone and not string.find(fires or '', '^%S+ %d+ [01]\n%d*') then
+    fires = '0 0 0\n' -- the list is lost: a refill brings another
+  end
+  return {name = name, fires = fires, words = words, state = state, next = next + 0, last = last + 0,
+    since = since + 0, made = made + 0, missed = missed + 0, overlapped = overlapped + 0, paused = paused + 0,
+    triggered = triggered + 0, resumed = resumed + 0, version = version + 0, live = live, spec = spec,
+    options = options, pattern = pattern, every = tonumber(words.every or ''),
+    last_fire = tonumber(words['end'] or '') or math.huge, limit = tonumber(words.limit or '') or math.huge,
+    jitter = tonumber(words.jitter or '') or 0, overlap = words.overlap or 'allow'}
 end
 local function write_schedule(s)
   -- %d costs a fifth of %.0f.
@@ -108,11 +76,53 @@ local function move_on(s)
     s.state, s.next = 'dry', 0
   end
 end
--- Whether a list of fires needs more soon, and META's counts of such lists and of dry ones.
-local LOW = 256
+
+--- block: fire_list
+-- The list of a cron: ascending fires with a blank between. All of 2001 to 2286 have 13 digits. In such a list the
+-- n-th is found by its place; any other list is read.
+local function open_list(text)
+  local list = {text = text, from = string.find(text, '\n', 1, true) + 1, n = 0}
+  list.width = #string.match(text, '^%d*', list.from) + 1
+  local length = #text + 2 - list.from
+  if length % list.width == 0 and string.find(text, '^[\n ]%d', #text + 1 - list.width) then
+    list.n = length / list.width
+  elseif length > 1 then
+    list.starts = {}
+    for start in string.gmatch(string.sub(text, list.from), '()%d+') do
+      list.n = list.n + 1
+      list.starts[list.n] = list.from + start - 1
+    end
+  end
+  return list
+end
+local function start_of(list, n)
+  if not list.starts then return list.from + (n - 1) * list.width end
+  return list.starts[n] or #list.text + 1
+end
+local function fire_at(list, n) return tonumber(string.match(list.text, '^%d+', start_of(list, n)) or 'inf') end
+local function count_until(list, time) -- how many fires are at or before this time
+  local low, high = 0, fire_at(list, 2) > time and 1 or list.n -- mostly few are
+  while low < high do
+    local middle = math.ceil((low + high) / 2)
+    if fire_at(list, middle) <= time then
+      low = middle
+    else
+      high = middle - 1
+    end
+  end
+  return low
+end
+local function drop_fires(list, n) -- the text without the first n fires
+  if n == 0 then return list.text end
+  return string.sub(list.text, 1, list.from - 1) .. string.sub(list.text, start_of(list, n + 1))
+end
+
+--- block: list_counts
+-- Whether a list has fewer than 256 fires and needs more soon, and META's counts of such lists and of dry ones.
+local LOW_BYTES = 256 * 14 - 1 -- of 13 digits and a blank
 local function is_low(s)
   if s.every or s.state == 'ended' or string.find(s.fires, '^%S+ %d+ 1\n') then return false end
-  return #s.fires - string.find(s.fires, '\n', 1, true) < LOW * 14 - 1 -- of 13 digits and a blank
+  return #s.fires - string.find(s.fires, '\n', 1, true) < LOW_BYTES
 end
 local function count_lists(s, was_low, was_dry)
   local low, dry = s and is_low(s) or false, s and s.state == 'dry' or false
@@ -383,54 +393,51 @@ local function due_of_ready_timer(member)
 end
 
 --- block: live_ticks
--- The ids of the schedule's ticks that wait or are leased, and of them `s.live` their nominal times. A message that
--- a producer pushed under the id of a former tick has not the option `tick`.
-local function live_ticks(s)
-  local ids, live, times = {}, {}, {}
-  for time in string.gmatch(s.live, '%d+') do
-    ids[#ids + 1] = s.name .. '@' .. time
+-- Adds to `live` the ids of the schedule's ticks that wait or are leased; of them `s.live` keeps the nominal times. A
+-- message that a producer pushed under the id of a former tick has not the option `tick`.
+local ids, times = {}, {}
+for time in string.gmatch(s.live, '%d+') do
+  ids[#ids + 1] = s.name .. '@' .. time
+end
+for from = 1, #ids, 1000 do
+  local some = {unpack(ids, from, math.min(from + 999, #ids))}
+  local attrs, dead = redis.call('HMGET', ATTRS, unpack(some)), redis.call('ZMSCORE', DEAD, unpack(some))
+  for i, id in ipairs(some) do
+    if attrs[i] and string.find(attrs[i], '^%d+ %d+ %S+ tick[ \n]') and not dead[i] then
+      live[#live + 1], times[#times + 1] = id, string.sub(id, #s.name + 2)
+    end
   end
-  for from = 1, #ids, 1000 do
-    local some = {unpack(ids, from, math.min(from + 999, #ids))}
-    local attrs, dead = redis.call('HMGET', ATTRS, unpack(some)), redis.call('ZMSCORE', DEAD, unpack(some))
-    for i, id in ipairs(some) do
-      if attrs[i] and string.find(attrs[i], '^%d+ %d+ %S+ tick[ \n]') and not dead[i] then
-        live[#live + 1], times[#times + 1] = id, string.sub(id, #s.name + 2)
+end
+s.live = table.concat(times, ' ')
+
+--- block: remove_waiting
+-- Removes those of the ticks `ids` that wait; a leased one goes on. Consumers have no right to ZREM of SCHEDULED.
+local gone, scheduled, ready = {}, {}, {}
+for from = 1, #ids, 1000 do
+  local some = {unpack(ids, from, math.min(from + 999, #ids))}
+  local claims, attrs = redis.call('HMGET', CLAIMS, unpack(some)), redis.call('HMGET', ATTRS, unpack(some))
+  local dead, due = redis.call('ZMSCORE', DEAD, unpack(some)), redis.call('ZMSCORE', SCHEDULED, unpack(some))
+  for i, id in ipairs(some) do
+    if attrs[i] and not claims[i] and not dead[i] and not gone[id] then
+      gone[#gone + 1], gone[id] = id, true
+      if due[i] then
+        scheduled[#scheduled + 1], scheduled[#scheduled + 2] = '-inf', id
+      else
+        ready[id] = true
       end
     end
   end
-  s.live = table.concat(times, ' ')
-  return live
 end
 --- use: leave_ready
--- Removes those of these ticks that wait; a leased one goes on. Consumers have no right to ZREM of SCHEDULED.
-local function remove_waiting(ids)
-  local gone, scheduled, ready = {}, {}, {}
-  for from = 1, #ids, 1000 do
-    local some = {unpack(ids, from, math.min(from + 999, #ids))}
-    local claims, attrs = redis.call('HMGET', CLAIMS, unpack(some)), redis.call('HMGET', ATTRS, unpack(some))
-    local dead, due = redis.call('ZMSCORE', DEAD, unpack(some)), redis.call('ZMSCORE', SCHEDULED, unpack(some))
-    for i, id in ipairs(some) do
-      if attrs[i] and not claims[i] and not dead[i] and not gone[id] then
-        gone[#gone + 1], gone[id] = id, true
-        if due[i] then
-          scheduled[#scheduled + 1], scheduled[#scheduled + 2] = '-inf', id
-        else
-          ready[id] = true
-        end
-      end
-    end
-  end
-  leave_ready(ready)
-  for from = 1, #gone, 1000 do
-    redis.call('HDEL', MESSAGES, unpack(gone, from, math.min(from + 999, #gone)))
-    redis.call('HDEL', ATTRS, unpack(gone, from, math.min(from + 999, #gone)))
-  end
-  for from = 1, #scheduled, 2000 do
-    local to = math.min(from + 1999, #scheduled)
-    redis.call('ZADD', SCHEDULED, unpack(scheduled, from, to))
-    redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', (to - from - 1) / 2)
-  end
+leave_ready(ready)
+for from = 1, #gone, 1000 do
+  redis.call('HDEL', MESSAGES, unpack(gone, from, math.min(from + 999, #gone)))
+  redis.call('HDEL', ATTRS, unpack(gone, from, math.min(from + 999, #gone)))
+end
+for from = 1, #scheduled, 2000 do
+  local to = math.min(from + 1999, #scheduled)
+  redis.call('ZADD', SCHEDULED, unpack(scheduled, from, to))
+  redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', (to - from - 1) / 2)
 end
 
 --- block: make_tick
@@ -441,105 +448,118 @@ if s.overlap ~= 'allow' then
   s.live = s.live .. (s.live ~= '' and ' ' or '') .. string.match(id, '%d+$')
 end
 
---- block: fire
--- A claim that reaches a timer makes the tick, grants it, and moves the timer: one script, so that no tick is lost or
--- doubled. These are functions, made only for a queue with schedules.
+--- block: may_make_ticks
 -- Neither writes: a wrong type, or a consumer without the rights to make ticks, stops the claim before its first write.
 redis.call('ZCARD', DEAD); redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
---- use: schedule_record
---- use: live_ticks
-local timers, replaced = {}, {}
--- One claim takes 64 timers at most. It takes no further one once it has computed the jitter of 1,000 fires, or looked
--- for so many earlier ticks. What it leaves is due: the next claim goes on.
-few_timers = function(ids)
-  local found = 0
-  for i, id in ipairs(ids) do
-    found = found + (string.byte(id) == 4 and 1 or 0)
-    if found > 64 then
-      for k = #ids, i, -1 do
-        ids[k] = nil
-      end
-      break
+
+--- block: fire
+-- A claim that reaches a timer makes the tick, grants it, and moves the timer: one script, so that no tick is lost or
+-- doubled. One claim takes 64 timers at most. It takes no further one once it has computed the jitter of 1,000 fires,
+-- or looked for so many earlier ticks. What it leaves is due: the next claim goes on.
+local found = 0
+for i, id in ipairs(ids) do
+  found = found + (string.byte(id) == 4 and 1 or 0)
+  if found > 64 then
+    for k = #ids, i, -1 do
+      ids[k] = nil
     end
+    break
   end
 end
-local looked = 0
-is_enough = function() return looked >= 1000 end
+if found > 0 then -- making functions costs as much as a command
+  --- use: make_fire
+end
+if found == #ids then -- timers have no attrs
+  read_attrs = nil
+end
+
+--- block: make_fire
+local timers, replaced = {}, {}
+local fire_any -- any fire: made for the first one that is not plain
+-- Returns the tick's id, its value in CLAIMS and its details; nil if no tick is made.
+fire = function(member, payload)
+  local name = string.sub(member, 2)
+  local text = redis.call('HGET', META, 'schedule:' .. name)
+  local fires = text and string.find(text, ' zone=', 1, true) and redis.call('HGET', META, 'fires:' .. name)
+  -- Fast path: the schedule has no words but its set and its rule, one fire is due, and its list does not become low.
+  local due, since, made, rest, rule, value, options = string.match(text or '', '^active (%d+) %d+ (%d+) (%d+) '
+    .. '(%d+ %d+ %d+ %d+ %d+ %d+\n[%d ]*\nset=[^ \n]* (%l+)=([^ \n]+)\n([^\n]*)\n.*)$')
+  local following, head, second
+  if rule == 'every' then
+    following = due + value
+  elseif rule == 'zone' then
+    local first, next_fire
+    head, first, second, next_fire = string.match(fires or '', '^(%S+ %d+ [01]\n)(%d+) ()(%d+)')
+    following = first == due and #fires + 1 - second >= 3583 and tonumber(next_fire)
+  end
+  if following and following > now and tonumber(due) <= now and not string.find(options, 'expires=', 1, true) then
+    local id, next_due = name .. '@' .. due, string.format('%d', following)
+    if redis.call('HSETNX', MESSAGES, id, payload) == 1 then
+      options = 'tick' .. (options ~= '' and ' ' or '') .. options
+      redis.call('HSET', ATTRS, id, '0 0 - ' .. options .. '\n')
+      text = 'active ' .. next_due .. ' ' .. due .. ' ' .. since .. ' ' .. string.format('%d', made + 1) .. ' ' .. rest
+      if head then
+        redis.call('HSET', META, 'schedule:' .. name, text, 'fires:' .. name, head .. string.sub(fires, second))
+      else
+        redis.call('HSET', META, 'schedule:' .. name, text)
+      end
+      timers[#timers + 1], timers[#timers + 2] = next_due, member
+      return id, token .. due, due .. ' 1 ' .. options
+    end
+  end
+  if not fire_any then
+    --- use: timer
+    --- use: fire_any
+  end
+  return fire_any(member, name, payload, text, fires)
+end
+-- After the candidates left SCHEDULED and READY, by rank. Returns how many ready messages are left, if it removed some.
+place_timers = function()
+  if #timers > 0 then
+    redis.call('ZADD', SCHEDULED, unpack(timers))
+  end
+  if #replaced > 0 then
+    local ids = replaced
+    --- use: remove_waiting
+    return redis.call('LLEN', READY) - 1
+  end
+end
+
+--- block: fire_any
+local lists -- functions for lists of fires, made for the first cron
 local function is_over(s, nominal, time) -- whether the tick of this fire is due at or before this time
   if s.jitter > 0 then
     looked = looked + 1
   end
   return due_of_tick(s, nominal) <= time
 end
--- The fires that are due: the first, the newest, how many; of a cron also its list.
-local function due_fires(s)
-  local until_ms = math.min(now, s.last_fire)
-  if s.every then
-    local newest = s.next + math.floor((until_ms - s.next) / s.every) * s.every
-    if newest > s.next and not is_over(s, newest, now) then
-      newest = newest - s.every
-    end
-    return s.next, newest, (newest - s.next) / s.every + 1
-  end
-  -- Those that are due whatever their jitter is, and then one by one.
-  local list = open_list(s.fires)
-  local count = count_until(list, s.jitter == 0 and until_ms or math.min(now - s.jitter + 1, s.last_fire))
-  while fire_at(list, count + 1) <= until_ms and is_over(s, fire_at(list, count + 1), now) do
-    count = count + 1
-  end
-  return fire_at(list, 1), fire_at(list, count), count, list
-end
--- Which fire becomes a tick, nil if none; and the last one that is over with it. Counts those that are missed.
-local function choose_fire(s)
-  local missed = s.words.missed or 'one'
-  local within = spec_ms(s, 'within') or missed == 'skip' and 10000 or missed == 'all' and 86400000 or math.huge
-  -- A tick that has expired is missed, too.
-  local expires = s.options ~= '' and tonumber(string.match(s.options, 'expires=%+(%d+)') or '')
-  within = math.min(within, expires or math.huge)
-  local first, newest, count, list = due_fires(s)
-  if count == 0 then return nil end -- the list was lost
-  local nominal, past = newest, count -- past: how many are over
-  if missed == 'all' then -- the oldest that is neither beyond the maximum nor too late
-    local late = now - within - s.jitter -- a fire before this is too late, whatever its jitter is
-    local late_fires = list and count_until(list, late - 1) or math.ceil((late - first) / s.every)
-    past = math.max(1, count - (spec_ms(s, 'max') or 1000) + 1, math.min(count, late_fires + 1))
-    local function at(i) return list and fire_at(list, i) or first + (i - 1) * s.every end
-    while past < count and is_over(s, at(past), now - within - 1) do
-      past = past + 1
-    end
-    nominal = at(past)
-  end
-  s.last = nominal
-  if list then
-    s.fires = drop_fires(list, past)
-  end
-  if now - due_of_tick(s, nominal) > within then
-    s.missed, nominal = s.missed + past, nil
-  else
-    s.missed = s.missed + past - 1
-  end
-  return nominal
-end
--- Returns the tick's id, its value in CLAIMS and its details; nil if no tick is made.
-fire = function(member, payload)
-  local s = read_schedule(string.sub(member, 2))
+fire_any = function(member, name, payload, text, fires)
+  local s = text and parse_schedule(name, text, fires)
   if not s then -- a timer without a schedule
     redis.call('HDEL', MESSAGES, member)
     return nil
   end
+  s.stored = fires
   if due_of_timer(s) > now then -- it moved on while it was ready
     timers[#timers + 1], timers[#timers + 2] = int(due_of_timer(s)), member
     return nil
   end
-  local was_low, id, options = not s.every and is_low(s), nil, nil
-  local nominal = choose_fire(s)
-  local live = nominal and s.overlap ~= 'allow' and live_ticks(s) or {}
-  looked = looked + #live
+  local was_low, nominal
+  --- use: due_fires
+  if count > 0 then -- else the list was lost
+    --- use: choose_fire
+  end
+  local live = {}
+  if nominal and s.overlap ~= 'allow' then
+    --- use: live_ticks
+    looked = looked + #live
+  end
   if s.overlap == 'skip' and #live > 0 or #live >= 1000 then
     s.overlapped, nominal = s.overlapped + 1, nil
   end
+  local id, options
   if nominal then
-    id = s.name .. '@' .. int(nominal)
+    id = name .. '@' .. int(nominal)
     if redis.call('HSETNX', MESSAGES, id, payload) == 1 then
       options = 'tick' .. (s.options ~= '' and ' ' or '') .. s.options
       redis.call('HSET', ATTRS, id, '0 0 - ' .. options .. '\n')
@@ -556,19 +576,65 @@ fire = function(member, payload)
   end
   move_on(s)
   write_schedule(s)
-  if not s.every then
-    count_lists(s, was_low, false)
+  if list then
+    lists.recount(s, was_low, false)
   end
   timers[#timers + 1], timers[#timers + 2] = int(due_of_timer(s)), member
   if not id then return nil end
   local due = int(due_of_tick(s, nominal))
   return id, token .. due, due .. ' 1 ' .. options
 end
--- After the candidates left SCHEDULED and READY, by rank. Returns how many ready messages are left.
-place_timers = function()
-  if #timers > 0 then
-    redis.call('ZADD', SCHEDULED, unpack(timers))
+
+--- block: due_fires
+-- The fires that are due: the first, the newest, how many; of a cron also its list.
+local until_ms, first, newest, count, list = math.min(now, s.last_fire), s.next
+if s.every then
+  newest = s.next + math.floor((until_ms - s.next) / s.every) * s.every
+  if newest > s.next and not is_over(s, newest, now) then
+    newest = newest - s.every
   end
-  remove_waiting(replaced)
-  return redis.call('LLEN', READY) - 1
+  count = (newest - s.next) / s.every + 1
+else
+  if not lists then
+    --- use: fire_list
+    --- use: list_counts
+    lists = {open = open_list, at = fire_at, count = count_until, drop = drop_fires, low = is_low,
+      recount = count_lists}
+  end
+  list, was_low = lists.open(s.fires), lists.low(s)
+  -- Those that are due whatever their jitter is, and then one by one.
+  count = lists.count(list, s.jitter == 0 and until_ms or math.min(now - s.jitter + 1, s.last_fire))
+  while lists.at(list, count + 1) <= until_ms and is_over(s, lists.at(list, count + 1), now) do
+    count = count + 1
+  end
+  first, newest = lists.at(list, 1), lists.at(list, count)
+end
+
+--- block: choose_fire
+-- Which fire becomes a tick, nil if none; and the last one that is over with it. Counts those that are missed.
+local missed = s.words.missed or 'one'
+local within = spec_ms(s, 'within') or missed == 'skip' and 10000 or missed == 'all' and 86400000 or math.huge
+-- A tick that has expired is missed, too.
+local expires = s.options ~= '' and tonumber(string.match(s.options, 'expires=%+(%d+)') or '')
+within = math.min(within, expires or math.huge)
+local past = count -- how many are over
+nominal = newest
+if missed == 'all' then -- the oldest that is neither beyond the maximum nor too late
+  local late = now - within - s.jitter -- a fire before this is too late, whatever its jitter is
+  local late_fires = list and lists.count(list, late - 1) or math.ceil((late - first) / s.every)
+  past = math.max(1, count - (spec_ms(s, 'max') or 1000) + 1, math.min(count, late_fires + 1))
+  local function at(i) return list and lists.at(list, i) or first + (i - 1) * s.every end
+  while past < count and is_over(s, at(past), now - within - 1) do
+    past = past + 1
+  end
+  nominal = at(past)
+end
+s.last = nominal
+if list then
+  s.fires = lists.drop(list, past)
+end
+if now - due_of_tick(s, nominal) > within then
+  s.missed, nominal = s.missed + past, nil
+else
+  s.missed = s.missed + past - 1
 end

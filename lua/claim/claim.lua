@@ -16,7 +16,13 @@
 -- Cost   O(granted + log n + bytes)
 -- Again  HELD, while a lease has the token: `held` returns the grant. Else it grants others
 
---- use: prelude
+--- use: partition
+--- use: clock
+--- use: open
+-- What the block `before` reads, and the second score of SCHEDULED: it is the next head if the claim takes one message.
+local first, old_length = redis.call('ZRANGE', SCHEDULED, '0', '1', 'WITHSCORES'), redis.call('LLEN', READY)
+redis.call('ZCARD', LEASES)
+local old_head, second = tonumber(first[2] or 'inf'), tonumber(first[4] or 'inf')
 --- use: claim_marks
 -- count, share        how many handlers are free; how many messages this node may have
 -- limits              of the rate, max_leased and expiries; nil if the queue has none
@@ -33,9 +39,8 @@
 -- run, last           index of the next run in dues; index of the present run's last id
 -- due, claim, fresh   of the present run: due; what CLAIMS gets; details of a first attempt
 -- seen                the attrs of the message before, of the same run; seen_held, seen_detail: what they made
--- fire, place_timers  nil if the queue has no schedules; the first turns a timer into its tick
--- few_timers          cuts the candidates where there are more timers than one call takes
--- is_enough           whether the claim has looked at as many fires as one call may
+-- fire, place_timers  nil if no candidate is a timer; the first turns a timer into its tick
+-- looked              how many fires and earlier ticks the claim has looked at
 -- alike               true if the next message can be granted just as the one before it
 local count, token, lease_ms = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 if #ARGV ~= 4 or not count or count < 0 or count > 1000 or count % 1 ~= 0 or #token ~= 16
@@ -47,19 +52,24 @@ if count > 0 and redis.call('HEXISTS', CLAIMS, LEASE_MARK .. token) == 1 then
   return redis.error_reply('HELD a lease has this token: an earlier claim has granted. Read the grant with held, or '
     .. 'claim with a new token')
 end
-local ready, nodes, due = math.max(0, old_length - 1), redis.call('ZCOUNT', NODES, now - 3000, '(inf'), 0
-if closed then
-  ready = 0
-elseif old_head <= now then
-  due = math.max(0, math.min(redis.call('ZCOUNT', SCHEDULED, '-inf', now), 1000 - ready))
+local ready, due, nodes = closed and 0 or math.max(0, old_length - 1), 0, 1
+if paused or count == 0 or ready < 1 and (closed or old_head > now) then
+  --- use: finish
+  return {finish(false), ready, -1, {}, {}, {}}
 end
-local share = math.min(count, math.max(1, math.floor((ready + due) / math.max(1, nodes))))
-if paused or ready + due < 1 or count == 0 then return {finish(false), ready, -1, {}, {}, {}} end
 local max_attempts, longest, selective =
   unpack(redis.call('HMGET', META, 'max_attempts', 'largest_payload_bytes', 'selective'))
+if not closed and old_head <= now then
+  local one = second > now or count == 1 and not selective -- at most one is taken: no need to count them
+  due = math.max(0, math.min(one and 1 or redis.call('ZCOUNT', SCHEDULED, '-inf', int(now)), 1000 - ready))
+end
+if count > 1 and ready + due > 1 then
+  nodes = math.max(1, redis.call('ZCOUNT', NODES, int(now - 3000), '(inf'))
+end
+local share = math.min(count, math.max(1, math.floor((ready + due) / nodes)))
 local read_attrs
 if redis.call('HLEN', ATTRS) > 1 then -- making functions costs as much as a command
-  --- use: attrs
+  --- use: parse_attrs
   read_attrs, share = parse_attrs, math.min(share, 500)
 end
 local limits
@@ -68,47 +78,36 @@ if selective then
   limits.read()
   share = limits.share
   if share < 1 then
+    local head = old_head
     limits.charge(0)
-    return {finish(true), 0, -1, {}, {}, {}}
+    --- use: finish
+    return {finish(true, false, head), 0, -1, {}, {}, {}}
   end
 end
-local fire, place_timers, few_timers, is_enough
 if (layout or '') > '3' then
-  --- use: fire
+  --- use: may_make_ticks
 end
-
 local room, ids, dues, listed = share
 repeat -- once more with more room, if some of these have expired
   -- Ready messages first: they were promoted earlier.
   ids, dues, listed = {}, {}, math.min(room, ready)
-  if room > listed then
+  if room == listed + 1 then
+    ids, dues = {first[1]}, {first[2], 1}
+  elseif room > listed then
     --- use: read_due
     ids, dues = read_due(room - listed)
   end
   if listed > 0 then
-    local later, later_dues, prefix, r = ids, dues, nil, 0
-    ids, dues = {}, {}
-    for i, entry in ipairs(redis.call('LRANGE', READY, '1', listed)) do
-      if not prefix or string.find(entry, prefix, 1, true) ~= 1 then -- neighbours often share their due
-        prefix, r = string.match(entry, '^%d+:'), r + 2
-        dues[r - 1] = prefix and string.sub(prefix, 1, -2) or '0'
-      end
-      ids[i], dues[r] = prefix and string.sub(entry, #prefix + 1) or '', i
-    end
-    for i = 1, #later do
-      ids[listed + i] = later[i]
-    end
-    for i = 1, #later_dues, 2 do
-      dues[r + i], dues[r + i + 1] = later_dues[i], later_dues[i + 1] + listed
-    end
+    --- use: read_ready
   end
   local before = room
   if limits and read_attrs then
     ids, dues, room = limits.choose(ids, dues, room, read_attrs)
   end
 until room == before
-if fire then
-  few_timers(ids)
+local fire, place_timers, looked = nil, nil, 0
+if (layout or '') > '3' then
+  --- use: fire
 end
 
 -- No payload is read in vain: each HMGET reads as many as are sure to fit into the rest of 4 MiB. If that is none,
@@ -123,7 +122,8 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
     if n > 0 and bytes + redis.call('HSTRLEN', MESSAGES, ids[from]) > 4194304 then break end
     to = from
   end
-  local attrs = read_attrs and redis.call('HMGET', ATTRS, unpack(ids, from, to)) or {}
+  local attrs = not read_attrs and {} or from == 1 and limits and limits.attrs
+    or redis.call('HMGET', ATTRS, unpack(ids, from, to))
   local found = redis.call('HMGET', MESSAGES, unpack(ids, from, to))
   for i = 1, #found do
     local payload, at = found[i], taken + 1
@@ -132,12 +132,12 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
       local text = dues[run]
       last, run, due, claim, fresh = dues[run + 1], run + 2, tonumber(text), token .. text, text .. ' 1 '
       if due < 0 or due % 1 ~= 0 then -- not written by dueq: clients must be able to parse it
-        fresh = int(math.max(0, due)) .. ' 1 '
+        fresh = int(math.max(0, due) + 0.5) .. ' 1 '
       end
       seen = nil
       alike = not read_attrs and not fire and due <= now and n > 0 and (details or fresh == shared)
     end
-    if payload and n > 0 and bytes + #payload > 4194304 or fire and is_enough() and string.byte(id) == 4 then
+    if payload and n > 0 and bytes + #payload > 4194304 or looked >= 1000 and string.byte(id) == 4 then
       bytes = 4194304
       break
     end
@@ -157,6 +157,7 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
       bytes = bytes + #payload
     elseif payload and due > now then -- the clock went back: the message is not due yet
       redis.call('ZADD', SCHEDULED, due, id)
+      second = nil
     elseif payload then -- without a payload there is no message: the entry is dropped
       local held, detail = claim, fresh
       if fire and string.byte(id) == 4 then -- a timer: the tick that it makes is granted
@@ -174,7 +175,8 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
         if string.find(options, 'window=', 1, true) then
           held = token .. '0' .. string.sub(held, 17) -- has_window finds it
         end
-        detail = int(original or math.max(0, due)) .. ' ' .. int(failures + crashes + 1) .. ' ' .. options
+        local first_due = original and int(original) or string.match(fresh, '^%d+')
+        detail = first_due .. ' ' .. int(failures + crashes + 1) .. ' ' .. options
         if crashes > 0 then
           detail = detail .. (options == '' and '' or ' ') .. 'crashes=' .. int(crashes)
         end
@@ -208,33 +210,31 @@ if limits then
 end
 local unlisted = math.min(taken, listed)
 if unlisted > 0 then
-  -- The last entry taken becomes the placeholder: the list is never empty, not even within the script.
-  local placeholder = redis.call('LINDEX', READY, '0')
-  redis.call('LTRIM', READY, unlisted, '-1')
-  redis.call('LSET', READY, '0', placeholder)
+  --- use: unlist
 end
 if taken > unlisted then
   redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', taken - unlisted - 1)
 end
 if n > 0 then
-  claims[c + 1], claims[c + 2] = LEASE_MARK .. token, table.concat(granted, '\n') -- ids have no control bytes
-  claims[c + 3], claims[c + 4] = COUNT_MARK .. token, n
-  redis.call('HSET', CLAIMS, unpack(claims, 1, c + 4))
-  redis.call('ZADD', LEASES, deadline, LEASE_MARK .. token)
-  redis.call('HINCRBY', META, 'claimed', n)
+  --- use: write_lease
+  redis.call('HINCRBY', META, 'claimed', int(n))
 end
 if limits then
   limits.expire(taken)
 end
 local left = place_timers and place_timers() or ready - unlisted
+local changed, quiet, head, length = true, false, old_head, left + 1
+if place_timers or not second or taken > unlisted + 1 then
+  head = first_score(SCHEDULED)
+elseif taken > unlisted then
+  head = second
+end
 if limits then
   limits.charge(n, granted)
 end
-local first_deadline = n > 0 and math.min(old_deadline, deadline) or old_deadline
-local header = finish(true, false, nil, first_deadline, left + 1)
+--- use: end
 -- As after a promote: standbys learn that the due messages were taken, and need not promote.
-local head = header[4]
-if taken > unlisted and (head == -1 or head - now > 25) then
-  redis.pcall('SPUBLISH', base .. ':notice', head == -1 and '' or int(head))
+if taken > unlisted and head - now > 25 then
+  redis.pcall('SPUBLISH', base .. ':notice', head < NEVER and int(head) or '')
 end
 return {header, closed and 0 or left, deadline, granted, payloads, details or {shared}, tonumber(max_attempts or 20)}

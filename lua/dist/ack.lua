@@ -20,7 +20,7 @@ if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
 end
 local layout, incarnation, seq, paused, parked_until, closed_until =
   unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
-local function int(number) return string.format('%.0f', number) end
+local function int(number) return string.format('%d', number) end
 local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
 if layout and layout ~= '1' then
   if layout ~= '2' and layout ~= '3' and layout ~= '4' then
@@ -63,71 +63,12 @@ local NEVER = 7258118400000 -- 2200-01-01: the due time of timers that wait for 
 local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
--- type stops it in time.
-local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
--- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
--- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
-local function finish(changed, quiet, head, deadline, length)
-  if not layout then return {now_us, '', 0, -1, -1, 0} end
-  if changed then
-    seq = redis.call('HINCRBY', META, 'seq', '1')
-  end
-  head = head or changed and first_score(SCHEDULED) or old_head
-  deadline = deadline or changed and first_score(LEASES) or old_deadline
-  if closed then
-    if closed == math.huge and changed and not quiet then
-      -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
-      local function is_full()
-        local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
-        -- Each message is in one state, so the leased ones are what the others leave.
-        local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
-          - redis.call('ZCARD', KEYS[7]) + 2
-        return most and leased >= most
-      end
-      if not is_full() then -- a lease ended: wake nodes as for a new head
-        local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
-        closed = rest > now and rest
-        redis.call('HSET', META, 'closed_until', int(rest))
-        old_head, old_length = math.huge, 1
-      end
-    end
-  end
-  if closed then -- as if no message were due earlier, and ready ones then
-    length = length or changed and redis.call('LLEN', READY) or old_length
-    head, length = length > 1 and closed or math.max(head, closed), 1
-    old_head = old_length > 1 and closed or math.max(old_head, closed)
-  end
-  if not paused and not quiet then
-    local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
-    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
-      local wake = base .. ':wake'
-      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
-      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
-      -- the list that the source node still has to send, so the script makes none.
-      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
-        tokens = 2
-      end
-      for _ = tokens, 1 do
-        redis.pcall('RPUSH', wake, '1')
-      end
-      if parked then -- a parked node does not wait on the wake-up list
-        local first_ready = old_length < 2 and (length or redis.call('LLEN', READY)) > 1
-        if first_ready or head < old_head then
-          redis.pcall('SPUBLISH', base .. ':notice', int(first_ready and math.min(head, now) or head))
-        end
-      end
-    elseif head < old_head and (parked or head - now <= 2000) then
-      redis.pcall('SPUBLISH', base .. ':notice', int(head))
-    end
-  end
-  return {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1, deadline < NEVER and deadline or -1,
-    paused and 1 or 0, epoch}
-end
+-- type stops it in time. A score costs as much as three lengths: that of LEASES is read once, at the end.
+local old_head, old_length = first_score(SCHEDULED), redis.call('LLEN', READY)
+redis.call('ZCARD', LEASES)
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
--- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
-local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.
 local function release_from_claim(token, count)
   local held = tonumber(redis.call('HGET', CLAIMS, COUNT_MARK .. token))
@@ -138,23 +79,21 @@ local function release_from_claim(token, count)
     redis.call('ZREM', LEASES, LEASE_MARK .. token)
   end
 end
-local ids, groups, at = {}, {}, 2
+local ids, groups, at = {}, {}, 2 -- groups: where in ARGV the token and the number of ids of each claim are
 while at <= #ARGV do
   local count = tonumber(ARGV[at + 1])
   if not count or count < 1 or count % 1 ~= 0 or at + 1 + count > #ARGV or #ids + count > 1000 then
     ids = {}
     break
   end
-  local from = #ids + 1
-  if from == 1 then
-    ids = {unpack(ARGV, at + 2, at + 1 + count)} -- mostly all ids of the call
+  if at == 2 then
+    ids = {unpack(ARGV, 4, 3 + count)} -- mostly all ids of the call
   else
     for i = at + 2, at + 1 + count do
       ids[#ids + 1] = ARGV[i]
     end
   end
-  groups[#groups + 1] = {token = ARGV[at], from = from, to = #ids, ended = count}
-  at = at + 2 + count
+  groups[#groups + 1], at = at, at + 2 + count
 end
 if #ids == 0 then
   return redis.error_reply(
@@ -162,7 +101,6 @@ if #ids == 0 then
 end
 local claims = redis.call('HMGET', CLAIMS, unpack(ids))
 local has_attrs = redis.call('HLEN', ATTRS) > 1
-redis.call('HLEN', MESSAGES)
 local start
 if has_attrs and (layout or '') >= '3' then
   local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
@@ -196,29 +134,30 @@ if has_attrs and (layout or '') >= '3' then
   end
   start = start_next
 end
-local function fits(claim, token) return claim and #token == 16 and string.find(claim, token, 1, true) == 1 end
-local replies, acked, extended, n = {'OK'}, ids, {}, #ids
-local outcomes -- what RECENT remembers of ids with a window
-local function is_plain(claim) -- neither a lease of its own nor a window: no + at its end, no 0 before the due
-  local first, last = string.byte(claim, 17), string.byte(claim, -1)
-  return first ~= 48 and last >= 48 and last <= 57
-end
--- Fast path: all ids are under the leases of their claims. HDEL finds an id that is given twice.
-local sound = true
+local replies, acked, n = {'OK'}, ids, #ids
+-- Fast path: all ids are under the leases of their claims, and no window remembers one: no + at the end of what CLAIMS
+-- holds, no 0 before the due. HDEL finds an id that is given twice.
+local sound, i = true, 0
 for _, group in ipairs(groups) do
-  local claim
-  for i = group.from, group.to do
+  local token, claim = ARGV[group], nil
+  for _ = 1, ARGV[group + 1] do
+    i = i + 1
     if claims[i] ~= claim then -- neighbours often share their claim and its due
       claim = claims[i]
-      if not fits(claim, group.token) or not is_plain(claim) or (string.byte(ids[i]) or 0) < 32 then
+      local last = claim and #token == 16 and string.find(claim, token, 1, true) == 1 and string.byte(claim, -1) or 0
+      if last < 48 or last > 57 or string.byte(claim, 17) == 48 or (string.byte(ids[i]) or 0) < 32 then
         sound = false
         break
       end
     end
   end
 end
-local deleted = sound and redis.call('HDEL', CLAIMS, unpack(ids))
+-- The first write is on MESSAGES, for that key was not read. What leaves it is acked, in either path.
+local deleted = sound and redis.call('HDEL', MESSAGES, unpack(ids)) and redis.call('HDEL', CLAIMS, unpack(ids))
+local outcomes, extended, ended -- what RECENT gets; ids with a lease of their own; by claim, how many leave its lease
 if deleted ~= n then -- one by one; each sees what the earlier ones did
+  -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
+  local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
   -- RECENT remembers, each until its score:
   --   an id + CANCELLED or PUSHED_AGAIN   it was cancelled or purged; PUSHED_AGAIN: and pushed again since then
   --   CALL_MARK attempt                   this call of push was made; + PARTLY: of its items only those below count
@@ -251,20 +190,22 @@ if deleted ~= n then -- one by one; each sees what the earlier ones did
   -- before version 19 of the library wrote a w behind the due instead.
   local function has_window(claim) return string.find(claim, '^0%d', 17) or string.find(claim, 'w', 17, true) end
   local taken, windowed = {}, {}
-  replies, acked, n = {}, {}, 0
-  for _, group in ipairs(groups) do
-    group.ended = 0
-    for i = group.from, group.to do
+  replies, acked, extended, ended, n, i = {}, {}, {}, {}, 0, 0
+  for k, group in ipairs(groups) do
+    local token = ARGV[group]
+    ended[k] = 0
+    for _ = 1, ARGV[group + 1] do
+      i = i + 1
       local id, claim = ids[i], claims[i]
       if taken[id] or (string.byte(id) or 0) < 32 then -- the placeholder, a timer, the record of a claim: no message
         replies[i] = 'GONE'
-      elseif fits(claim, group.token) then
+      elseif claim and #token == 16 and string.find(claim, token, 1, true) == 1 then
         n = n + 1
         replies[i], acked[n], taken[id] = 'OK', id, true
         if has_own_lease(claim) then
           extended[#extended + 1] = id
         else
-          group.ended = group.ended + 1
+          ended[k] = ended[k] + 1
         end
         if has_window(claim) then
           windowed[#windowed + 1] = id
@@ -274,39 +215,99 @@ if deleted ~= n then -- one by one; each sees what the earlier ones did
       end
     end
   end
-  if n == 0 then return {finish(false), replies} end
   outcomes = outcomes_of(windowed, 0)
-  if not deleted then
+  if not deleted and n > 0 then
+    redis.call('HDEL', MESSAGES, unpack(acked))
     redis.call('HDEL', CLAIMS, unpack(acked))
   end
 end
-for _, group in ipairs(groups) do
-  if group.ended > 0 then
-    release_from_claim(group.token, group.ended)
-  end
-end
-if #extended > 0 then
-  redis.call('ZREM', LEASES, unpack(extended))
-end
-redis.call('HDEL', MESSAGES, unpack(acked))
-if has_attrs then
-  redis.call('HDEL', ATTRS, unpack(acked))
-end
-redis.call('HINCRBY', META, 'acked', n)
-if outcomes and #outcomes > 0 then
-  local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
-    local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
-    if over > 0 then
-      redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1)
+local changed, quiet, head, length = n > 0, false, old_head, old_length
+if changed then
+  for k, group in ipairs(groups) do
+    local count = ended and ended[k] or tonumber(ARGV[group + 1])
+    if count > 0 then
+      release_from_claim(ARGV[group], count)
     end
   end
-  redis.call('ZADD', RECENT, unpack(outcomes))
-  trim_recent(#outcomes)
+  if extended and #extended > 0 then
+    redis.call('ZREM', LEASES, unpack(extended))
+  end
+  if has_attrs then
+    redis.call('HDEL', ATTRS, unpack(acked))
+  end
+  redis.call('HINCRBY', META, 'acked', n)
+  if outcomes and #outcomes > 0 then
+    local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
+      local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
+      if over > 0 then
+        redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
+      end
+    end
+    redis.call('ZADD', RECENT, unpack(outcomes))
+    trim_recent(#outcomes)
+  end
+  local next_due
+  for k = 1, start and n or 0 do
+    next_due = start(acked[k]) or next_due
+  end
+  head = next_due and first_score(SCHEDULED) or head
 end
-local head = old_head
-for i = 1, start and n or 0 do
-  if start(acked[i]) then
-    head = nil -- it may be the head
+-- The end of a call: counts it, wakes nodes, makes `header`. As a function it costs as much as two commands, so the
+-- scripts of each message's life have it inline.
+--   changed, quiet  whether the call wrote something; whether it leaves the wake-up list and the channel alone
+--   head, length    the first score of SCHEDULED now; how many entries READY has, or nil: to be read
+if changed then
+  seq = redis.call('HINCRBY', META, 'seq', '1')
+end
+local next_deadline = first_score(LEASES)
+length = length or not changed and old_length
+if closed == math.huge and changed and not quiet then
+  -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+  local function is_full()
+    local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
+    -- Each message is in one state, so the leased ones are what the others leave.
+    local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+      - redis.call('ZCARD', KEYS[7]) + 2
+    return most and leased >= most
+  end
+  if not is_full() then -- a lease ended: wake nodes as for a new head
+    local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
+    closed = rest > now and rest
+    redis.call('HSET', META, 'closed_until', int(rest))
+    old_head, old_length = math.huge, 1
   end
 end
-return {finish(true, false, head, nil, old_length), replies}
+if closed then -- as if no message were due earlier, and ready ones then
+  length = length or redis.call('LLEN', READY)
+  head, length = length > 1 and closed or math.max(head, closed), 1
+  old_head = old_length > 1 and closed or math.max(old_head, closed)
+end
+if layout and not paused and not quiet then
+  local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
+  if head <= now or (length or redis.call('LLEN', READY)) > 1 then
+    local wake = base .. ':wake'
+    local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+    -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+    -- the list that the source node still has to send, so the script makes none.
+    if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+      tokens = 2
+    end
+    for _ = tokens, 1 do
+      redis.pcall('RPUSH', wake, '1')
+    end
+    if parked then -- a parked node does not wait on the wake-up list
+      local first_ready = old_length < 2 and (length or redis.call('LLEN', READY)) > 1
+      if first_ready or head < old_head then
+        redis.pcall('SPUBLISH', base .. ':notice', int(first_ready and math.min(head, now) or head))
+      end
+    end
+  elseif head < old_head and (parked or head - now <= 2000) then
+    redis.pcall('SPUBLISH', base .. ':notice', int(head))
+  end
+end
+local header = {now_us, '', 0, -1, -1, 0}
+if layout then
+  header = {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1,
+    next_deadline < NEVER and next_deadline or -1, paused and 1 or 0, epoch}
+end
+return {header, replies}

@@ -28,7 +28,7 @@ if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
 end
 local layout, incarnation, seq, paused, parked_until, closed_until =
   unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
-local function int(number) return string.format('%.0f', number) end
+local function int(number) return string.format('%d', number) end
 local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
 if layout and layout ~= '1' then
   if layout ~= '2' and layout ~= '3' and layout ~= '4' then
@@ -70,67 +70,10 @@ end
 local NEVER = 7258118400000 -- 2200-01-01: the due time of timers that wait for nothing
 local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
--- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
--- type stops it in time.
-local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
--- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
--- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
-local function finish(changed, quiet, head, deadline, length)
-  if not layout then return {now_us, '', 0, -1, -1, 0} end
-  if changed then
-    seq = redis.call('HINCRBY', META, 'seq', '1')
-  end
-  head = head or changed and first_score(SCHEDULED) or old_head
-  deadline = deadline or changed and first_score(LEASES) or old_deadline
-  if closed then
-    if closed == math.huge and changed and not quiet then
-      -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
-      local function is_full()
-        local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
-        -- Each message is in one state, so the leased ones are what the others leave.
-        local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
-          - redis.call('ZCARD', KEYS[7]) + 2
-        return most and leased >= most
-      end
-      if not is_full() then -- a lease ended: wake nodes as for a new head
-        local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
-        closed = rest > now and rest
-        redis.call('HSET', META, 'closed_until', int(rest))
-        old_head, old_length = math.huge, 1
-      end
-    end
-  end
-  if closed then -- as if no message were due earlier, and ready ones then
-    length = length or changed and redis.call('LLEN', READY) or old_length
-    head, length = length > 1 and closed or math.max(head, closed), 1
-    old_head = old_length > 1 and closed or math.max(old_head, closed)
-  end
-  if not paused and not quiet then
-    local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
-    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
-      local wake = base .. ':wake'
-      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
-      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
-      -- the list that the source node still has to send, so the script makes none.
-      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
-        tokens = 2
-      end
-      for _ = tokens, 1 do
-        redis.pcall('RPUSH', wake, '1')
-      end
-      if parked then -- a parked node does not wait on the wake-up list
-        local first_ready = old_length < 2 and (length or redis.call('LLEN', READY)) > 1
-        if first_ready or head < old_head then
-          redis.pcall('SPUBLISH', base .. ':notice', int(first_ready and math.min(head, now) or head))
-        end
-      end
-    elseif head < old_head and (parked or head - now <= 2000) then
-      redis.pcall('SPUBLISH', base .. ':notice', int(head))
-    end
-  end
-  return {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1, deadline < NEVER and deadline or -1,
-    paused and 1 or 0, epoch}
-end
+-- What the block `before` reads, and the second score of SCHEDULED: it is the next head if the claim takes one message.
+local first, old_length = redis.call('ZRANGE', SCHEDULED, '0', '1', 'WITHSCORES'), redis.call('LLEN', READY)
+redis.call('ZCARD', LEASES)
+local old_head, second = tonumber(first[2] or 'inf'), tonumber(first[4] or 'inf')
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
@@ -149,9 +92,8 @@ local LEASE_MARK, COUNT_MARK = '\1', '\2'
 -- run, last           index of the next run in dues; index of the present run's last id
 -- due, claim, fresh   of the present run: due; what CLAIMS gets; details of a first attempt
 -- seen                the attrs of the message before, of the same run; seen_held, seen_detail: what they made
--- fire, place_timers  nil if the queue has no schedules; the first turns a timer into its tick
--- few_timers          cuts the candidates where there are more timers than one call takes
--- is_enough           whether the claim has looked at as many fires as one call may
+-- fire, place_timers  nil if no candidate is a timer; the first turns a timer into its tick
+-- looked              how many fires and earlier ticks the claim has looked at
 -- alike               true if the next message can be granted just as the one before it
 local count, token, lease_ms = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 if #ARGV ~= 4 or not count or count < 0 or count > 1000 or count % 1 ~= 0 or #token ~= 16
@@ -163,29 +105,89 @@ if count > 0 and redis.call('HEXISTS', CLAIMS, LEASE_MARK .. token) == 1 then
   return redis.error_reply('HELD a lease has this token: an earlier claim has granted. Read the grant with held, or '
     .. 'claim with a new token')
 end
-local ready, nodes, due = math.max(0, old_length - 1), redis.call('ZCOUNT', NODES, now - 3000, '(inf'), 0
-if closed then
-  ready = 0
-elseif old_head <= now then
-  due = math.max(0, math.min(redis.call('ZCOUNT', SCHEDULED, '-inf', now), 1000 - ready))
+local ready, due, nodes = closed and 0 or math.max(0, old_length - 1), 0, 1
+if paused or count == 0 or ready < 1 and (closed or old_head > now) then
+  -- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+  -- `head` and `length` (of READY) are read again if the call changed something and the script omits them.
+  local function finish(changed, quiet, head, length)
+    head = head or changed and first_score(SCHEDULED) or old_head
+    -- The end of a call: counts it, wakes nodes, makes `header`. As a function it costs as much as two commands, so the
+    -- scripts of each message's life have it inline.
+    --   changed, quiet  whether the call wrote something; whether it leaves the wake-up list and the channel alone
+    --   head, length    the first score of SCHEDULED now; how many entries READY has, or nil: to be read
+    if changed then
+      seq = redis.call('HINCRBY', META, 'seq', '1')
+    end
+    local next_deadline = first_score(LEASES)
+    length = length or not changed and old_length
+    if closed == math.huge and changed and not quiet then
+      -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+      local function is_full()
+        local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
+        -- Each message is in one state, so the leased ones are what the others leave.
+        local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+          - redis.call('ZCARD', KEYS[7]) + 2
+        return most and leased >= most
+      end
+      if not is_full() then -- a lease ended: wake nodes as for a new head
+        local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
+        closed = rest > now and rest
+        redis.call('HSET', META, 'closed_until', int(rest))
+        old_head, old_length = math.huge, 1
+      end
+    end
+    if closed then -- as if no message were due earlier, and ready ones then
+      length = length or redis.call('LLEN', READY)
+      head, length = length > 1 and closed or math.max(head, closed), 1
+      old_head = old_length > 1 and closed or math.max(old_head, closed)
+    end
+    if layout and not paused and not quiet then
+      local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
+      if head <= now or (length or redis.call('LLEN', READY)) > 1 then
+        local wake = base .. ':wake'
+        local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+        -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+        -- the list that the source node still has to send, so the script makes none.
+        if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+          tokens = 2
+        end
+        for _ = tokens, 1 do
+          redis.pcall('RPUSH', wake, '1')
+        end
+        if parked then -- a parked node does not wait on the wake-up list
+          local first_ready = old_length < 2 and (length or redis.call('LLEN', READY)) > 1
+          if first_ready or head < old_head then
+            redis.pcall('SPUBLISH', base .. ':notice', int(first_ready and math.min(head, now) or head))
+          end
+        end
+      elseif head < old_head and (parked or head - now <= 2000) then
+        redis.pcall('SPUBLISH', base .. ':notice', int(head))
+      end
+    end
+    local header = {now_us, '', 0, -1, -1, 0}
+    if layout then
+      header = {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1,
+        next_deadline < NEVER and next_deadline or -1, paused and 1 or 0, epoch}
+    end
+    return header
+  end
+  return {finish(false), ready, -1, {}, {}, {}}
 end
-local share = math.min(count, math.max(1, math.floor((ready + due) / math.max(1, nodes))))
-if paused or ready + due < 1 or count == 0 then return {finish(false), ready, -1, {}, {}, {}} end
 local max_attempts, longest, selective =
   unpack(redis.call('HMGET', META, 'max_attempts', 'largest_payload_bytes', 'selective'))
+if not closed and old_head <= now then
+  local one = second > now or count == 1 and not selective -- at most one is taken: no need to count them
+  due = math.max(0, math.min(one and 1 or redis.call('ZCOUNT', SCHEDULED, '-inf', int(now)), 1000 - ready))
+end
+if count > 1 and ready + due > 1 then
+  nodes = math.max(1, redis.call('ZCOUNT', NODES, int(now - 3000), '(inf'))
+end
+local share = math.min(count, math.max(1, math.floor((ready + due) / nodes)))
 local read_attrs
 if redis.call('HLEN', ATTRS) > 1 then -- making functions costs as much as a command
   local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
     local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
     return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
-  end
-  local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
-  local function set_attrs(id, failures, crashes, due, options, reason)
-    if failures + crashes == 0 and not due and options == '' and reason == '' then
-      return redis.call('HDEL', ATTRS, id)
-    end
-    local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
-    redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
   end
   read_attrs, share = parse_attrs, math.min(share, 500)
 end
@@ -260,13 +262,33 @@ if selective then
     return outcomes
   end
   -- Leaves in ids and dues what this claim may grant: none that has expired, and `share` messages or what the tokens pay.
-  -- Returns also how many candidates it needs: `room`, or more if some of these have expired.
+  -- Returns also how many candidates it needs: `room`, or more if some of these have expired. attrs: those of all, if the
+  -- lists stay as they are.
   function limits.choose(candidates, runs, room, read_attrs)
     limits.expired, limits.next_cost = {}, 1
     local seen, cost, late_ms, failures, crashes, original, options, reason = false, 1, 0
-    local ids, dues, positions, costs, looked = {}, {}, {}, {}, #candidates
-    local run, last, text, left, r = 1, 0, nil, limits.tokens, 0
+    local run, last, text = 1, 0, nil
     local texts = redis.call('HMGET', ATTRS, unpack(candidates))
+    -- Fast path: all fit, none has expired or costs more than one. The lists stay as they are.
+    local all = #candidates <= limits.share
+    for i = 1, all and #candidates or 0 do
+      if i > last then
+        text, last, run, seen = runs[run], runs[run + 1], run + 2, nil
+      end
+      if texts[i] ~= seen then -- neighbours often share their attrs
+        seen = texts[i]
+        failures, crashes, original, options = read_attrs(seen)
+        if expiry_of(options, original or tonumber(text)) < now or limits.step and string.find(options, 'cost=') then
+          all = false
+          break
+        end
+      end
+    end
+    limits.attrs = all and texts or nil
+    if all then return candidates, runs, room end
+    seen, run, last = false, 1, 0
+    local ids, dues, positions, costs, looked = {}, {}, {}, {}, #candidates
+    local left, r = limits.tokens, 0
     for i, id in ipairs(candidates) do
       if i > last then
         text, last, run, seen = runs[run], runs[run + 1], run + 2, nil
@@ -348,9 +370,9 @@ if selective then
     end
     if #outcomes > 0 then
       local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
-        local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
+        local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
         if over > 0 then
-          redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1)
+          redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
         end
       end
       redis.call('ZADD', RECENT, unpack(outcomes))
@@ -393,331 +415,86 @@ if selective then
   limits.read()
   share = limits.share
   if share < 1 then
+    local head = old_head
     limits.charge(0)
-    return {finish(true), 0, -1, {}, {}, {}}
+    -- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+    -- `head` and `length` (of READY) are read again if the call changed something and the script omits them.
+    local function finish(changed, quiet, head, length)
+      head = head or changed and first_score(SCHEDULED) or old_head
+      -- The end of a call: counts it, wakes nodes, makes `header`. As a function it costs as much as two commands, so the
+      -- scripts of each message's life have it inline.
+      --   changed, quiet  whether the call wrote something; whether it leaves the wake-up list and the channel alone
+      --   head, length    the first score of SCHEDULED now; how many entries READY has, or nil: to be read
+      if changed then
+        seq = redis.call('HINCRBY', META, 'seq', '1')
+      end
+      local next_deadline = first_score(LEASES)
+      length = length or not changed and old_length
+      if closed == math.huge and changed and not quiet then
+        -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+        local function is_full()
+          local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
+          -- Each message is in one state, so the leased ones are what the others leave.
+          local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+            - redis.call('ZCARD', KEYS[7]) + 2
+          return most and leased >= most
+        end
+        if not is_full() then -- a lease ended: wake nodes as for a new head
+          local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
+          closed = rest > now and rest
+          redis.call('HSET', META, 'closed_until', int(rest))
+          old_head, old_length = math.huge, 1
+        end
+      end
+      if closed then -- as if no message were due earlier, and ready ones then
+        length = length or redis.call('LLEN', READY)
+        head, length = length > 1 and closed or math.max(head, closed), 1
+        old_head = old_length > 1 and closed or math.max(old_head, closed)
+      end
+      if layout and not paused and not quiet then
+        local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
+        if head <= now or (length or redis.call('LLEN', READY)) > 1 then
+          local wake = base .. ':wake'
+          local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+          -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+          -- the list that the source node still has to send, so the script makes none.
+          if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+            tokens = 2
+          end
+          for _ = tokens, 1 do
+            redis.pcall('RPUSH', wake, '1')
+          end
+          if parked then -- a parked node does not wait on the wake-up list
+            local first_ready = old_length < 2 and (length or redis.call('LLEN', READY)) > 1
+            if first_ready or head < old_head then
+              redis.pcall('SPUBLISH', base .. ':notice', int(first_ready and math.min(head, now) or head))
+            end
+          end
+        elseif head < old_head and (parked or head - now <= 2000) then
+          redis.pcall('SPUBLISH', base .. ':notice', int(head))
+        end
+      end
+      local header = {now_us, '', 0, -1, -1, 0}
+      if layout then
+        header = {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1,
+          next_deadline < NEVER and next_deadline or -1, paused and 1 or 0, epoch}
+      end
+      return header
+    end
+    return {finish(true, false, head), 0, -1, {}, {}, {}}
   end
 end
-local fire, place_timers, few_timers, is_enough
 if (layout or '') > '3' then
-  -- A claim that reaches a timer makes the tick, grants it, and moves the timer: one script, so that no tick is lost or
-  -- doubled. These are functions, made only for a queue with schedules.
   -- Neither writes: a wrong type, or a consumer without the rights to make ticks, stops the claim before its first write.
   redis.call('ZCARD', DEAD); redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
-  -- A schedule is a field `schedule:NAME` of META, a timer in SCHEDULED or READY (a byte 4 and the name), and the payload
-  -- of its ticks in MESSAGES under the same member. A cron's next fires are in the field `fires:NAME` of META.
-  --   schedule:NAME  '<state> <next> <last> <since> <made> <missed> <overlapped> <paused> <triggered> <resumed>
-  --                  <version>', LF, nominal times of ticks that may be alive, LF, spec words, LF, options of ticks, LF,
-  --                  pattern
-  --   fires:NAME     '<tzdata version> <last listed> <1: there are no more>', LF, fires in ms
-  -- A timer that waits for nothing (paused, dry, ended) stands at NEVER, so that lengths count each member of MESSAGES.
-  local TIMER = '\4'
-  local function spec_ms(s, name) return tonumber(s.words[name] or '') end
-  local function parse_schedule(name, text, fires)
-    local s = {name = name, fires = fires, words = {}}
-    s.state, s.next, s.last, s.since, s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version, s.live,
-      s.spec, s.options, s.pattern = string.match(text, '^(%a+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) '
-      .. '(%d+)\n([%d ]*)\n([^\n]*)\n([^\n]*)\n(.*)$')
-    if not s.state then return nil end
-    s.next, s.last, s.since, s.made, s.missed = s.next + 0, s.last + 0, s.since + 0, s.made + 0, s.missed + 0
-    s.overlapped, s.paused, s.triggered = s.overlapped + 0, s.paused + 0, s.triggered + 0
-    s.resumed, s.version = s.resumed + 0, s.version + 0
-    for word, value in string.gmatch(s.spec, '(%l+)=([^ ]+)') do
-      s.words[word] = value
-    end
-    if s.words.zone and not string.find(fires or '', '^%S+ %d+ [01]\n%d*') then
-      s.fires = '0 0 0\n' -- the list is lost: a refill brings another
-    end
-    s.every, s.last_fire, s.limit = spec_ms(s, 'every'), spec_ms(s, 'end') or math.huge, spec_ms(s, 'limit') or math.huge
-    s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, s.words.overlap or 'allow'
-    return s
-  end
-  -- The list of a cron: ascending fires with a blank between. All of 2001 to 2286 have 13 digits. In such a list the
-  -- n-th is found by its place; any other list is read.
-  local function open_list(text)
-    local list = {text = text, from = string.find(text, '\n', 1, true) + 1, n = 0}
-    list.width = #string.match(text, '^%d*', list.from) + 1
-    local length = #text + 2 - list.from
-    if length % list.width == 0 and string.find(text, '^[\n ]%d', #text + 1 - list.width) then
-      list.n = length / list.width
-    elseif length > 1 then
-      list.starts = {}
-      for start in string.gmatch(string.sub(text, list.from), '()%d+') do
-        list.n = list.n + 1
-        list.starts[list.n] = list.from + start - 1
-      end
-    end
-    return list
-  end
-  local function start_of(list, n)
-    if not list.starts then return list.from + (n - 1) * list.width end
-    return list.starts[n] or #list.text + 1
-  end
-  local function fire_at(list, n) return tonumber(string.match(list.text, '^%d+', start_of(list, n)) or 'inf') end
-  local function count_until(list, time) -- how many fires are at or before this time
-    local low, high = 0, list.n
-    while low < high do
-      local middle = math.ceil((low + high) / 2)
-      if fire_at(list, middle) <= time then
-        low = middle
-      else
-        high = middle - 1
-      end
-    end
-    return low
-  end
-  local function drop_fires(list, n) -- the text without the first n fires
-    if n == 0 then return list.text end
-    return string.sub(list.text, 1, list.from - 1) .. string.sub(list.text, start_of(list, n + 1))
-  end
-  local function read_schedule(name)
-    local text, fires = unpack(redis.call('HMGET', META, 'schedule:' .. name, 'fires:' .. name))
-    local s = text and parse_schedule(name, text, fires)
-    if s then
-      s.stored = fires
-    end
-    return s
-  end
-  local function write_schedule(s)
-    -- %d costs a fifth of %.0f.
-    local text = string.format('%s %d %d %d %d %d %d %d %d %d %d\n%s\n%s\n%s\n%s', s.state, s.next, s.last, s.since,
-      s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version, s.live, s.spec, s.options, s.pattern)
-    if s.every or s.fires == s.stored then -- a list of 512 fires has 7 kB
-      redis.call('HSET', META, 'schedule:' .. s.name, text)
-    else
-      redis.call('HSET', META, 'schedule:' .. s.name, text, 'fires:' .. s.name, s.fires)
-    end
-  end
-  -- A tick is due its nominal time plus a jitter, which all callers compute alike.
-  local function due_of_tick(s, nominal)
-    if s.jitter == 0 then return nominal end
-    return nominal + tonumber(string.sub(redis.sha1hex(s.name .. '@' .. int(nominal)), 1, 8), 16) % s.jitter
-  end
-  local function due_of_timer(s) return s.state == 'active' and due_of_tick(s, s.next) or NEVER end
-  -- Sets the next fire after s.last: of `every` by arithmetic, of a cron from what is left of its list.
-  local function move_on(s)
-    if s.state == 'paused' then return end
-    local nominal
-    if s.every then
-      nominal = s.last + s.every
-    else
-      nominal = tonumber(string.match(s.fires, '\n(%d+)'))
-    end
-    if s.made >= s.limit or (nominal or 0) > s.last_fire or not nominal and string.find(s.fires, '^%S+ %d+ 1\n') then
-      s.state, s.next = 'ended', 0
-    elseif nominal then
-      s.state, s.next = 'active', nominal
-    else
-      s.state, s.next = 'dry', 0
-    end
-  end
-  -- Whether a list of fires needs more soon, and META's counts of such lists and of dry ones.
-  local LOW = 256
-  local function is_low(s)
-    if s.every or s.state == 'ended' or string.find(s.fires, '^%S+ %d+ 1\n') then return false end
-    return #s.fires - string.find(s.fires, '\n', 1, true) < LOW * 14 - 1 -- of 13 digits and a blank
-  end
-  local function count_lists(s, was_low, was_dry)
-    local low, dry = s and is_low(s) or false, s and s.state == 'dry' or false
-    if low ~= was_low then
-      redis.call('HINCRBY', META, 'low_lists', low and 1 or -1)
-    end
-    if dry ~= was_dry then
-      redis.call('HINCRBY', META, 'dry_lists', dry and 1 or -1)
-    end
-  end
-  -- The ids of the schedule's ticks that wait or are leased, and of them `s.live` their nominal times. A message that
-  -- a producer pushed under the id of a former tick has not the option `tick`.
-  local function live_ticks(s)
-    local ids, live, times = {}, {}, {}
-    for time in string.gmatch(s.live, '%d+') do
-      ids[#ids + 1] = s.name .. '@' .. time
-    end
-    for from = 1, #ids, 1000 do
-      local some = {unpack(ids, from, math.min(from + 999, #ids))}
-      local attrs, dead = redis.call('HMGET', ATTRS, unpack(some)), redis.call('ZMSCORE', DEAD, unpack(some))
-      for i, id in ipairs(some) do
-        if attrs[i] and string.find(attrs[i], '^%d+ %d+ %S+ tick[ \n]') and not dead[i] then
-          live[#live + 1], times[#times + 1] = id, string.sub(id, #s.name + 2)
-        end
-      end
-    end
-    s.live = table.concat(times, ' ')
-    return live
-  end
-  -- Removes these members, the keys of `gone`, from READY: one read and one write of the list. The placeholder stays.
-  local function leave_ready(gone)
-    if not next(gone) then return end
-    local rest = {}
-    for _, entry in ipairs(redis.call('LRANGE', READY, '1', '-1')) do
-      if not gone[string.match(entry, '^%d+:(.*)$') or ''] then
-        rest[#rest + 1] = entry
-      end
-    end
-    redis.call('LTRIM', READY, '0', '0')
-    for i = 1, #rest, 1000 do
-      redis.call('RPUSH', READY, unpack(rest, i, math.min(i + 999, #rest)))
-    end
-  end
-  -- Removes those of these ticks that wait; a leased one goes on. Consumers have no right to ZREM of SCHEDULED.
-  local function remove_waiting(ids)
-    local gone, scheduled, ready = {}, {}, {}
-    for from = 1, #ids, 1000 do
-      local some = {unpack(ids, from, math.min(from + 999, #ids))}
-      local claims, attrs = redis.call('HMGET', CLAIMS, unpack(some)), redis.call('HMGET', ATTRS, unpack(some))
-      local dead, due = redis.call('ZMSCORE', DEAD, unpack(some)), redis.call('ZMSCORE', SCHEDULED, unpack(some))
-      for i, id in ipairs(some) do
-        if attrs[i] and not claims[i] and not dead[i] and not gone[id] then
-          gone[#gone + 1], gone[id] = id, true
-          if due[i] then
-            scheduled[#scheduled + 1], scheduled[#scheduled + 2] = '-inf', id
-          else
-            ready[id] = true
-          end
-        end
-      end
-    end
-    leave_ready(ready)
-    for from = 1, #gone, 1000 do
-      redis.call('HDEL', MESSAGES, unpack(gone, from, math.min(from + 999, #gone)))
-      redis.call('HDEL', ATTRS, unpack(gone, from, math.min(from + 999, #gone)))
-    end
-    for from = 1, #scheduled, 2000 do
-      local to = math.min(from + 1999, #scheduled)
-      redis.call('ZADD', SCHEDULED, unpack(scheduled, from, to))
-      redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', (to - from - 1) / 2)
-    end
-  end
-  local timers, replaced = {}, {}
-  -- One claim takes 64 timers at most. It takes no further one once it has computed the jitter of 1,000 fires, or looked
-  -- for so many earlier ticks. What it leaves is due: the next claim goes on.
-  few_timers = function(ids)
-    local found = 0
-    for i, id in ipairs(ids) do
-      found = found + (string.byte(id) == 4 and 1 or 0)
-      if found > 64 then
-        for k = #ids, i, -1 do
-          ids[k] = nil
-        end
-        break
-      end
-    end
-  end
-  local looked = 0
-  is_enough = function() return looked >= 1000 end
-  local function is_over(s, nominal, time) -- whether the tick of this fire is due at or before this time
-    if s.jitter > 0 then
-      looked = looked + 1
-    end
-    return due_of_tick(s, nominal) <= time
-  end
-  -- The fires that are due: the first, the newest, how many; of a cron also its list.
-  local function due_fires(s)
-    local until_ms = math.min(now, s.last_fire)
-    if s.every then
-      local newest = s.next + math.floor((until_ms - s.next) / s.every) * s.every
-      if newest > s.next and not is_over(s, newest, now) then
-        newest = newest - s.every
-      end
-      return s.next, newest, (newest - s.next) / s.every + 1
-    end
-    -- Those that are due whatever their jitter is, and then one by one.
-    local list = open_list(s.fires)
-    local count = count_until(list, s.jitter == 0 and until_ms or math.min(now - s.jitter + 1, s.last_fire))
-    while fire_at(list, count + 1) <= until_ms and is_over(s, fire_at(list, count + 1), now) do
-      count = count + 1
-    end
-    return fire_at(list, 1), fire_at(list, count), count, list
-  end
-  -- Which fire becomes a tick, nil if none; and the last one that is over with it. Counts those that are missed.
-  local function choose_fire(s)
-    local missed = s.words.missed or 'one'
-    local within = spec_ms(s, 'within') or missed == 'skip' and 10000 or missed == 'all' and 86400000 or math.huge
-    -- A tick that has expired is missed, too.
-    local expires = s.options ~= '' and tonumber(string.match(s.options, 'expires=%+(%d+)') or '')
-    within = math.min(within, expires or math.huge)
-    local first, newest, count, list = due_fires(s)
-    if count == 0 then return nil end -- the list was lost
-    local nominal, past = newest, count -- past: how many are over
-    if missed == 'all' then -- the oldest that is neither beyond the maximum nor too late
-      local late = now - within - s.jitter -- a fire before this is too late, whatever its jitter is
-      local late_fires = list and count_until(list, late - 1) or math.ceil((late - first) / s.every)
-      past = math.max(1, count - (spec_ms(s, 'max') or 1000) + 1, math.min(count, late_fires + 1))
-      local function at(i) return list and fire_at(list, i) or first + (i - 1) * s.every end
-      while past < count and is_over(s, at(past), now - within - 1) do
-        past = past + 1
-      end
-      nominal = at(past)
-    end
-    s.last = nominal
-    if list then
-      s.fires = drop_fires(list, past)
-    end
-    if now - due_of_tick(s, nominal) > within then
-      s.missed, nominal = s.missed + past, nil
-    else
-      s.missed = s.missed + past - 1
-    end
-    return nominal
-  end
-  -- Returns the tick's id, its value in CLAIMS and its details; nil if no tick is made.
-  fire = function(member, payload)
-    local s = read_schedule(string.sub(member, 2))
-    if not s then -- a timer without a schedule
-      redis.call('HDEL', MESSAGES, member)
-      return nil
-    end
-    if due_of_timer(s) > now then -- it moved on while it was ready
-      timers[#timers + 1], timers[#timers + 2] = int(due_of_timer(s)), member
-      return nil
-    end
-    local was_low, id, options = not s.every and is_low(s), nil, nil
-    local nominal = choose_fire(s)
-    local live = nominal and s.overlap ~= 'allow' and live_ticks(s) or {}
-    looked = looked + #live
-    if s.overlap == 'skip' and #live > 0 or #live >= 1000 then
-      s.overlapped, nominal = s.overlapped + 1, nil
-    end
-    if nominal then
-      id = s.name .. '@' .. int(nominal)
-      if redis.call('HSETNX', MESSAGES, id, payload) == 1 then
-        options = 'tick' .. (s.options ~= '' and ' ' or '') .. s.options
-        redis.call('HSET', ATTRS, id, '0 0 - ' .. options .. '\n')
-        s.made = s.made + 1
-        if s.overlap ~= 'allow' then
-          s.live = s.live .. (s.live ~= '' and ' ' or '') .. int(nominal)
-        end
-        for _, tick in ipairs(s.overlap == 'replace' and live or {}) do -- only here, where there is a new one
-          replaced[#replaced + 1] = tick
-        end
-      else -- another message has the id
-        s.overlapped, id = s.overlapped + 1, nil
-      end
-    end
-    move_on(s)
-    write_schedule(s)
-    if not s.every then
-      count_lists(s, was_low, false)
-    end
-    timers[#timers + 1], timers[#timers + 2] = int(due_of_timer(s)), member
-    if not id then return nil end
-    local due = int(due_of_tick(s, nominal))
-    return id, token .. due, due .. ' 1 ' .. options
-  end
-  -- After the candidates left SCHEDULED and READY, by rank. Returns how many ready messages are left.
-  place_timers = function()
-    if #timers > 0 then
-      redis.call('ZADD', SCHEDULED, unpack(timers))
-    end
-    remove_waiting(replaced)
-    return redis.call('LLEN', READY) - 1
-  end
 end
-
 local room, ids, dues, listed = share
 repeat -- once more with more room, if some of these have expired
   -- Ready messages first: they were promoted earlier.
   ids, dues, listed = {}, {}, math.min(room, ready)
-  if room > listed then
+  if room == listed + 1 then
+    ids, dues = {first[1]}, {first[2], 1}
+  elseif room > listed then
     -- Reads the first `room` due messages of SCHEDULED; there must be one. Returns their ids, and their dues as runs of
     -- equal dues: due, index of the run's last id, due, index, ...
     local function read_due(room)
@@ -750,6 +527,7 @@ repeat -- once more with more room, if some of these have expired
     ids, dues = read_due(room - listed)
   end
   if listed > 0 then
+    -- Puts the first `listed` entries of READY before the ids and dues that read_due returned.
     local later, later_dues, prefix, r = ids, dues, nil, 0
     ids, dues = {}, {}
     for i, entry in ipairs(redis.call('LRANGE', READY, '1', listed)) do
@@ -771,8 +549,341 @@ repeat -- once more with more room, if some of these have expired
     ids, dues, room = limits.choose(ids, dues, room, read_attrs)
   end
 until room == before
-if fire then
-  few_timers(ids)
+local fire, place_timers, looked = nil, nil, 0
+if (layout or '') > '3' then
+  -- A claim that reaches a timer makes the tick, grants it, and moves the timer: one script, so that no tick is lost or
+  -- doubled. One claim takes 64 timers at most. It takes no further one once it has computed the jitter of 1,000 fires,
+  -- or looked for so many earlier ticks. What it leaves is due: the next claim goes on.
+  local found = 0
+  for i, id in ipairs(ids) do
+    found = found + (string.byte(id) == 4 and 1 or 0)
+    if found > 64 then
+      for k = #ids, i, -1 do
+        ids[k] = nil
+      end
+      break
+    end
+  end
+  if found > 0 then -- making functions costs as much as a command
+    local timers, replaced = {}, {}
+    local fire_any -- any fire: made for the first one that is not plain
+    -- Returns the tick's id, its value in CLAIMS and its details; nil if no tick is made.
+    fire = function(member, payload)
+      local name = string.sub(member, 2)
+      local text = redis.call('HGET', META, 'schedule:' .. name)
+      local fires = text and string.find(text, ' zone=', 1, true) and redis.call('HGET', META, 'fires:' .. name)
+      -- Fast path: the schedule has no words but its set and its rule, one fire is due, and its list does not become low.
+      local due, since, made, rest, rule, value, options = string.match(text or '', '^active (%d+) %d+ (%d+) (%d+) '
+        .. '(%d+ %d+ %d+ %d+ %d+ %d+\n[%d ]*\nset=[^ \n]* (%l+)=([^ \n]+)\n([^\n]*)\n.*)$')
+      local following, head, second
+      if rule == 'every' then
+        following = due + value
+      elseif rule == 'zone' then
+        local first, next_fire
+        head, first, second, next_fire = string.match(fires or '', '^(%S+ %d+ [01]\n)(%d+) ()(%d+)')
+        following = first == due and #fires + 1 - second >= 3583 and tonumber(next_fire)
+      end
+      if following and following > now and tonumber(due) <= now and not string.find(options, 'expires=', 1, true) then
+        local id, next_due = name .. '@' .. due, string.format('%d', following)
+        if redis.call('HSETNX', MESSAGES, id, payload) == 1 then
+          options = 'tick' .. (options ~= '' and ' ' or '') .. options
+          redis.call('HSET', ATTRS, id, '0 0 - ' .. options .. '\n')
+          text = 'active ' .. next_due .. ' ' .. due .. ' ' .. since .. ' ' .. string.format('%d', made + 1) .. ' ' .. rest
+          if head then
+            redis.call('HSET', META, 'schedule:' .. name, text, 'fires:' .. name, head .. string.sub(fires, second))
+          else
+            redis.call('HSET', META, 'schedule:' .. name, text)
+          end
+          timers[#timers + 1], timers[#timers + 2] = next_due, member
+          return id, token .. due, due .. ' 1 ' .. options
+        end
+      end
+      if not fire_any then
+        -- What a claim needs of each schedule whose timer it reaches.
+        local TIMER = '\4'
+        local function spec_ms(s, name) return tonumber(s.words[name] or '') end
+        local function parse_schedule(name, text, fires)
+          local state, next, last, since, made, missed, overlapped, paused, triggered, resumed, version, live, spec, options,
+            pattern = string.match(text, '^(%a+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)\n([%d ]*)\n'
+            .. '([^\n]*)\n([^\n]*)\n(.*)$')
+          if not state then return nil end
+          local words = {}
+          for word, value in string.gmatch(spec, '(%l+)=([^ ]+)') do
+            words[word] = value
+          end
+          if words.zone and not string.find(fires or '', '^%S+ %d+ [01]\n%d*') then
+            fires = '0 0 0\n' -- the list is lost: a refill brings another
+          end
+          return {name = name, fires = fires, words = words, state = state, next = next + 0, last = last + 0,
+            since = since + 0, made = made + 0, missed = missed + 0, overlapped = overlapped + 0, paused = paused + 0,
+            triggered = triggered + 0, resumed = resumed + 0, version = version + 0, live = live, spec = spec,
+            options = options, pattern = pattern, every = tonumber(words.every or ''),
+            last_fire = tonumber(words['end'] or '') or math.huge, limit = tonumber(words.limit or '') or math.huge,
+            jitter = tonumber(words.jitter or '') or 0, overlap = words.overlap or 'allow'}
+        end
+        local function write_schedule(s)
+          -- %d costs a fifth of %.0f.
+          local text = string.format('%s %d %d %d %d %d %d %d %d %d %d\n%s\n%s\n%s\n%s', s.state, s.next, s.last, s.since,
+            s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version, s.live, s.spec, s.options, s.pattern)
+          if s.every or s.fires == s.stored then -- a list of 512 fires has 7 kB
+            redis.call('HSET', META, 'schedule:' .. s.name, text)
+          else
+            redis.call('HSET', META, 'schedule:' .. s.name, text, 'fires:' .. s.name, s.fires)
+          end
+        end
+        -- A tick is due its nominal time plus a jitter, which all callers compute alike.
+        local function due_of_tick(s, nominal)
+          if s.jitter == 0 then return nominal end
+          return nominal + tonumber(string.sub(redis.sha1hex(s.name .. '@' .. int(nominal)), 1, 8), 16) % s.jitter
+        end
+        local function due_of_timer(s) return s.state == 'active' and due_of_tick(s, s.next) or NEVER end
+        -- Sets the next fire after s.last: of `every` by arithmetic, of a cron from what is left of its list.
+        local function move_on(s)
+          if s.state == 'paused' then return end
+          local nominal
+          if s.every then
+            nominal = s.last + s.every
+          else
+            nominal = tonumber(string.match(s.fires, '\n(%d+)'))
+          end
+          if s.made >= s.limit or (nominal or 0) > s.last_fire or not nominal and string.find(s.fires, '^%S+ %d+ 1\n') then
+            s.state, s.next = 'ended', 0
+          elseif nominal then
+            s.state, s.next = 'active', nominal
+          else
+            s.state, s.next = 'dry', 0
+          end
+        end
+        local lists -- functions for lists of fires, made for the first cron
+        local function is_over(s, nominal, time) -- whether the tick of this fire is due at or before this time
+          if s.jitter > 0 then
+            looked = looked + 1
+          end
+          return due_of_tick(s, nominal) <= time
+        end
+        fire_any = function(member, name, payload, text, fires)
+          local s = text and parse_schedule(name, text, fires)
+          if not s then -- a timer without a schedule
+            redis.call('HDEL', MESSAGES, member)
+            return nil
+          end
+          s.stored = fires
+          if due_of_timer(s) > now then -- it moved on while it was ready
+            timers[#timers + 1], timers[#timers + 2] = int(due_of_timer(s)), member
+            return nil
+          end
+          local was_low, nominal
+          -- The fires that are due: the first, the newest, how many; of a cron also its list.
+          local until_ms, first, newest, count, list = math.min(now, s.last_fire), s.next
+          if s.every then
+            newest = s.next + math.floor((until_ms - s.next) / s.every) * s.every
+            if newest > s.next and not is_over(s, newest, now) then
+              newest = newest - s.every
+            end
+            count = (newest - s.next) / s.every + 1
+          else
+            if not lists then
+              -- The list of a cron: ascending fires with a blank between. All of 2001 to 2286 have 13 digits. In such a list the
+              -- n-th is found by its place; any other list is read.
+              local function open_list(text)
+                local list = {text = text, from = string.find(text, '\n', 1, true) + 1, n = 0}
+                list.width = #string.match(text, '^%d*', list.from) + 1
+                local length = #text + 2 - list.from
+                if length % list.width == 0 and string.find(text, '^[\n ]%d', #text + 1 - list.width) then
+                  list.n = length / list.width
+                elseif length > 1 then
+                  list.starts = {}
+                  for start in string.gmatch(string.sub(text, list.from), '()%d+') do
+                    list.n = list.n + 1
+                    list.starts[list.n] = list.from + start - 1
+                  end
+                end
+                return list
+              end
+              local function start_of(list, n)
+                if not list.starts then return list.from + (n - 1) * list.width end
+                return list.starts[n] or #list.text + 1
+              end
+              local function fire_at(list, n) return tonumber(string.match(list.text, '^%d+', start_of(list, n)) or 'inf') end
+              local function count_until(list, time) -- how many fires are at or before this time
+                local low, high = 0, fire_at(list, 2) > time and 1 or list.n -- mostly few are
+                while low < high do
+                  local middle = math.ceil((low + high) / 2)
+                  if fire_at(list, middle) <= time then
+                    low = middle
+                  else
+                    high = middle - 1
+                  end
+                end
+                return low
+              end
+              local function drop_fires(list, n) -- the text without the first n fires
+                if n == 0 then return list.text end
+                return string.sub(list.text, 1, list.from - 1) .. string.sub(list.text, start_of(list, n + 1))
+              end
+              -- Whether a list has fewer than 256 fires and needs more soon, and META's counts of such lists and of dry ones.
+              local LOW_BYTES = 256 * 14 - 1 -- of 13 digits and a blank
+              local function is_low(s)
+                if s.every or s.state == 'ended' or string.find(s.fires, '^%S+ %d+ 1\n') then return false end
+                return #s.fires - string.find(s.fires, '\n', 1, true) < LOW_BYTES
+              end
+              local function count_lists(s, was_low, was_dry)
+                local low, dry = s and is_low(s) or false, s and s.state == 'dry' or false
+                if low ~= was_low then
+                  redis.call('HINCRBY', META, 'low_lists', low and 1 or -1)
+                end
+                if dry ~= was_dry then
+                  redis.call('HINCRBY', META, 'dry_lists', dry and 1 or -1)
+                end
+              end
+              lists = {open = open_list, at = fire_at, count = count_until, drop = drop_fires, low = is_low,
+                recount = count_lists}
+            end
+            list, was_low = lists.open(s.fires), lists.low(s)
+            -- Those that are due whatever their jitter is, and then one by one.
+            count = lists.count(list, s.jitter == 0 and until_ms or math.min(now - s.jitter + 1, s.last_fire))
+            while lists.at(list, count + 1) <= until_ms and is_over(s, lists.at(list, count + 1), now) do
+              count = count + 1
+            end
+            first, newest = lists.at(list, 1), lists.at(list, count)
+          end
+          if count > 0 then -- else the list was lost
+            -- Which fire becomes a tick, nil if none; and the last one that is over with it. Counts those that are missed.
+            local missed = s.words.missed or 'one'
+            local within = spec_ms(s, 'within') or missed == 'skip' and 10000 or missed == 'all' and 86400000 or math.huge
+            -- A tick that has expired is missed, too.
+            local expires = s.options ~= '' and tonumber(string.match(s.options, 'expires=%+(%d+)') or '')
+            within = math.min(within, expires or math.huge)
+            local past = count -- how many are over
+            nominal = newest
+            if missed == 'all' then -- the oldest that is neither beyond the maximum nor too late
+              local late = now - within - s.jitter -- a fire before this is too late, whatever its jitter is
+              local late_fires = list and lists.count(list, late - 1) or math.ceil((late - first) / s.every)
+              past = math.max(1, count - (spec_ms(s, 'max') or 1000) + 1, math.min(count, late_fires + 1))
+              local function at(i) return list and lists.at(list, i) or first + (i - 1) * s.every end
+              while past < count and is_over(s, at(past), now - within - 1) do
+                past = past + 1
+              end
+              nominal = at(past)
+            end
+            s.last = nominal
+            if list then
+              s.fires = lists.drop(list, past)
+            end
+            if now - due_of_tick(s, nominal) > within then
+              s.missed, nominal = s.missed + past, nil
+            else
+              s.missed = s.missed + past - 1
+            end
+          end
+          local live = {}
+          if nominal and s.overlap ~= 'allow' then
+            -- Adds to `live` the ids of the schedule's ticks that wait or are leased; of them `s.live` keeps the nominal times. A
+            -- message that a producer pushed under the id of a former tick has not the option `tick`.
+            local ids, times = {}, {}
+            for time in string.gmatch(s.live, '%d+') do
+              ids[#ids + 1] = s.name .. '@' .. time
+            end
+            for from = 1, #ids, 1000 do
+              local some = {unpack(ids, from, math.min(from + 999, #ids))}
+              local attrs, dead = redis.call('HMGET', ATTRS, unpack(some)), redis.call('ZMSCORE', DEAD, unpack(some))
+              for i, id in ipairs(some) do
+                if attrs[i] and string.find(attrs[i], '^%d+ %d+ %S+ tick[ \n]') and not dead[i] then
+                  live[#live + 1], times[#times + 1] = id, string.sub(id, #s.name + 2)
+                end
+              end
+            end
+            s.live = table.concat(times, ' ')
+            looked = looked + #live
+          end
+          if s.overlap == 'skip' and #live > 0 or #live >= 1000 then
+            s.overlapped, nominal = s.overlapped + 1, nil
+          end
+          local id, options
+          if nominal then
+            id = name .. '@' .. int(nominal)
+            if redis.call('HSETNX', MESSAGES, id, payload) == 1 then
+              options = 'tick' .. (s.options ~= '' and ' ' or '') .. s.options
+              redis.call('HSET', ATTRS, id, '0 0 - ' .. options .. '\n')
+              s.made = s.made + 1
+              if s.overlap ~= 'allow' then
+                s.live = s.live .. (s.live ~= '' and ' ' or '') .. int(nominal)
+              end
+              for _, tick in ipairs(s.overlap == 'replace' and live or {}) do -- only here, where there is a new one
+                replaced[#replaced + 1] = tick
+              end
+            else -- another message has the id
+              s.overlapped, id = s.overlapped + 1, nil
+            end
+          end
+          move_on(s)
+          write_schedule(s)
+          if list then
+            lists.recount(s, was_low, false)
+          end
+          timers[#timers + 1], timers[#timers + 2] = int(due_of_timer(s)), member
+          if not id then return nil end
+          local due = int(due_of_tick(s, nominal))
+          return id, token .. due, due .. ' 1 ' .. options
+        end
+      end
+      return fire_any(member, name, payload, text, fires)
+    end
+    -- After the candidates left SCHEDULED and READY, by rank. Returns how many ready messages are left, if it removed some.
+    place_timers = function()
+      if #timers > 0 then
+        redis.call('ZADD', SCHEDULED, unpack(timers))
+      end
+      if #replaced > 0 then
+        local ids = replaced
+        -- Removes those of the ticks `ids` that wait; a leased one goes on. Consumers have no right to ZREM of SCHEDULED.
+        local gone, scheduled, ready = {}, {}, {}
+        for from = 1, #ids, 1000 do
+          local some = {unpack(ids, from, math.min(from + 999, #ids))}
+          local claims, attrs = redis.call('HMGET', CLAIMS, unpack(some)), redis.call('HMGET', ATTRS, unpack(some))
+          local dead, due = redis.call('ZMSCORE', DEAD, unpack(some)), redis.call('ZMSCORE', SCHEDULED, unpack(some))
+          for i, id in ipairs(some) do
+            if attrs[i] and not claims[i] and not dead[i] and not gone[id] then
+              gone[#gone + 1], gone[id] = id, true
+              if due[i] then
+                scheduled[#scheduled + 1], scheduled[#scheduled + 2] = '-inf', id
+              else
+                ready[id] = true
+              end
+            end
+          end
+        end
+        -- Removes these members, the keys of `gone`, from READY: one read and one write of the list. The placeholder stays.
+        local function leave_ready(gone)
+          if not next(gone) then return end
+          local rest = {}
+          for _, entry in ipairs(redis.call('LRANGE', READY, '1', '-1')) do
+            if not gone[string.match(entry, '^%d+:(.*)$') or ''] then
+              rest[#rest + 1] = entry
+            end
+          end
+          redis.call('LTRIM', READY, '0', '0')
+          for i = 1, #rest, 1000 do
+            redis.call('RPUSH', READY, unpack(rest, i, math.min(i + 999, #rest)))
+          end
+        end
+        leave_ready(ready)
+        for from = 1, #gone, 1000 do
+          redis.call('HDEL', MESSAGES, unpack(gone, from, math.min(from + 999, #gone)))
+          redis.call('HDEL', ATTRS, unpack(gone, from, math.min(from + 999, #gone)))
+        end
+        for from = 1, #scheduled, 2000 do
+          local to = math.min(from + 1999, #scheduled)
+          redis.call('ZADD', SCHEDULED, unpack(scheduled, from, to))
+          redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', (to - from - 1) / 2)
+        end
+        return redis.call('LLEN', READY) - 1
+      end
+    end
+  end
+  if found == #ids then -- timers have no attrs
+    read_attrs = nil
+  end
 end
 
 -- No payload is read in vain: each HMGET reads as many as are sure to fit into the rest of 4 MiB. If that is none,
@@ -787,7 +898,8 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
     if n > 0 and bytes + redis.call('HSTRLEN', MESSAGES, ids[from]) > 4194304 then break end
     to = from
   end
-  local attrs = read_attrs and redis.call('HMGET', ATTRS, unpack(ids, from, to)) or {}
+  local attrs = not read_attrs and {} or from == 1 and limits and limits.attrs
+    or redis.call('HMGET', ATTRS, unpack(ids, from, to))
   local found = redis.call('HMGET', MESSAGES, unpack(ids, from, to))
   for i = 1, #found do
     local payload, at = found[i], taken + 1
@@ -796,12 +908,12 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
       local text = dues[run]
       last, run, due, claim, fresh = dues[run + 1], run + 2, tonumber(text), token .. text, text .. ' 1 '
       if due < 0 or due % 1 ~= 0 then -- not written by dueq: clients must be able to parse it
-        fresh = int(math.max(0, due)) .. ' 1 '
+        fresh = int(math.max(0, due) + 0.5) .. ' 1 '
       end
       seen = nil
       alike = not read_attrs and not fire and due <= now and n > 0 and (details or fresh == shared)
     end
-    if payload and n > 0 and bytes + #payload > 4194304 or fire and is_enough() and string.byte(id) == 4 then
+    if payload and n > 0 and bytes + #payload > 4194304 or looked >= 1000 and string.byte(id) == 4 then
       bytes = 4194304
       break
     end
@@ -821,6 +933,7 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
       bytes = bytes + #payload
     elseif payload and due > now then -- the clock went back: the message is not due yet
       redis.call('ZADD', SCHEDULED, due, id)
+      second = nil
     elseif payload then -- without a payload there is no message: the entry is dropped
       local held, detail = claim, fresh
       if fire and string.byte(id) == 4 then -- a timer: the tick that it makes is granted
@@ -838,7 +951,8 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
         if string.find(options, 'window=', 1, true) then
           held = token .. '0' .. string.sub(held, 17) -- has_window finds it
         end
-        detail = int(original or math.max(0, due)) .. ' ' .. int(failures + crashes + 1) .. ' ' .. options
+        local first_due = original and int(original) or string.match(fresh, '^%d+')
+        detail = first_due .. ' ' .. int(failures + crashes + 1) .. ' ' .. options
         if crashes > 0 then
           detail = detail .. (options == '' and '' or ' ') .. 'crashes=' .. int(crashes)
         end
@@ -882,23 +996,84 @@ if taken > unlisted then
 end
 if n > 0 then
   claims[c + 1], claims[c + 2] = LEASE_MARK .. token, table.concat(granted, '\n') -- ids have no control bytes
-  claims[c + 3], claims[c + 4] = COUNT_MARK .. token, n
+  claims[c + 3], claims[c + 4] = COUNT_MARK .. token, int(n)
   redis.call('HSET', CLAIMS, unpack(claims, 1, c + 4))
-  redis.call('ZADD', LEASES, deadline, LEASE_MARK .. token)
-  redis.call('HINCRBY', META, 'claimed', n)
+  redis.call('ZADD', LEASES, int(deadline), LEASE_MARK .. token)
+  redis.call('HINCRBY', META, 'claimed', int(n))
 end
 if limits then
   limits.expire(taken)
 end
 local left = place_timers and place_timers() or ready - unlisted
+local changed, quiet, head, length = true, false, old_head, left + 1
+if place_timers or not second or taken > unlisted + 1 then
+  head = first_score(SCHEDULED)
+elseif taken > unlisted then
+  head = second
+end
 if limits then
   limits.charge(n, granted)
 end
-local first_deadline = n > 0 and math.min(old_deadline, deadline) or old_deadline
-local header = finish(true, false, nil, first_deadline, left + 1)
+-- The end of a call: counts it, wakes nodes, makes `header`. As a function it costs as much as two commands, so the
+-- scripts of each message's life have it inline.
+--   changed, quiet  whether the call wrote something; whether it leaves the wake-up list and the channel alone
+--   head, length    the first score of SCHEDULED now; how many entries READY has, or nil: to be read
+if changed then
+  seq = redis.call('HINCRBY', META, 'seq', '1')
+end
+local next_deadline = first_score(LEASES)
+length = length or not changed and old_length
+if closed == math.huge and changed and not quiet then
+  -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+  local function is_full()
+    local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
+    -- Each message is in one state, so the leased ones are what the others leave.
+    local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+      - redis.call('ZCARD', KEYS[7]) + 2
+    return most and leased >= most
+  end
+  if not is_full() then -- a lease ended: wake nodes as for a new head
+    local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
+    closed = rest > now and rest
+    redis.call('HSET', META, 'closed_until', int(rest))
+    old_head, old_length = math.huge, 1
+  end
+end
+if closed then -- as if no message were due earlier, and ready ones then
+  length = length or redis.call('LLEN', READY)
+  head, length = length > 1 and closed or math.max(head, closed), 1
+  old_head = old_length > 1 and closed or math.max(old_head, closed)
+end
+if layout and not paused and not quiet then
+  local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
+  if head <= now or (length or redis.call('LLEN', READY)) > 1 then
+    local wake = base .. ':wake'
+    local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+    -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+    -- the list that the source node still has to send, so the script makes none.
+    if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+      tokens = 2
+    end
+    for _ = tokens, 1 do
+      redis.pcall('RPUSH', wake, '1')
+    end
+    if parked then -- a parked node does not wait on the wake-up list
+      local first_ready = old_length < 2 and (length or redis.call('LLEN', READY)) > 1
+      if first_ready or head < old_head then
+        redis.pcall('SPUBLISH', base .. ':notice', int(first_ready and math.min(head, now) or head))
+      end
+    end
+  elseif head < old_head and (parked or head - now <= 2000) then
+    redis.pcall('SPUBLISH', base .. ':notice', int(head))
+  end
+end
+local header = {now_us, '', 0, -1, -1, 0}
+if layout then
+  header = {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1,
+    next_deadline < NEVER and next_deadline or -1, paused and 1 or 0, epoch}
+end
 -- As after a promote: standbys learn that the due messages were taken, and need not promote.
-local head = header[4]
-if taken > unlisted and (head == -1 or head - now > 25) then
-  redis.pcall('SPUBLISH', base .. ':notice', head == -1 and '' or int(head))
+if taken > unlisted and head - now > 25 then
+  redis.pcall('SPUBLISH', base .. ':notice', head < NEVER and int(head) or '')
 end
 return {header, closed and 0 or left, deadline, granted, payloads, details or {shared}, tonumber(max_attempts or 20)}

@@ -27,7 +27,7 @@ if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
 end
 local layout, incarnation, seq, paused, parked_until, closed_until =
   unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
-local function int(number) return string.format('%.0f', number) end
+local function int(number) return string.format('%d', number) end
 local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
 if layout and layout ~= '1' then
   if layout ~= '2' and layout ~= '3' and layout ~= '4' then
@@ -89,66 +89,9 @@ local NEVER = 7258118400000 -- 2200-01-01: the due time of timers that wait for 
 local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
--- type stops it in time.
-local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
--- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
--- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
-local function finish(changed, quiet, head, deadline, length)
-  if not layout then return {now_us, '', 0, -1, -1, 0} end
-  if changed then
-    seq = redis.call('HINCRBY', META, 'seq', '1')
-  end
-  head = head or changed and first_score(SCHEDULED) or old_head
-  deadline = deadline or changed and first_score(LEASES) or old_deadline
-  if closed then
-    if closed == math.huge and changed and not quiet then
-      -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
-      local function is_full()
-        local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
-        -- Each message is in one state, so the leased ones are what the others leave.
-        local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
-          - redis.call('ZCARD', KEYS[7]) + 2
-        return most and leased >= most
-      end
-      if not is_full() then -- a lease ended: wake nodes as for a new head
-        local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
-        closed = rest > now and rest
-        redis.call('HSET', META, 'closed_until', int(rest))
-        old_head, old_length = math.huge, 1
-      end
-    end
-  end
-  if closed then -- as if no message were due earlier, and ready ones then
-    length = length or changed and redis.call('LLEN', READY) or old_length
-    head, length = length > 1 and closed or math.max(head, closed), 1
-    old_head = old_length > 1 and closed or math.max(old_head, closed)
-  end
-  if not paused and not quiet then
-    local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
-    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
-      local wake = base .. ':wake'
-      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
-      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
-      -- the list that the source node still has to send, so the script makes none.
-      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
-        tokens = 2
-      end
-      for _ = tokens, 1 do
-        redis.pcall('RPUSH', wake, '1')
-      end
-      if parked then -- a parked node does not wait on the wake-up list
-        local first_ready = old_length < 2 and (length or redis.call('LLEN', READY)) > 1
-        if first_ready or head < old_head then
-          redis.pcall('SPUBLISH', base .. ':notice', int(first_ready and math.min(head, now) or head))
-        end
-      end
-    elseif head < old_head and (parked or head - now <= 2000) then
-      redis.pcall('SPUBLISH', base .. ':notice', int(head))
-    end
-  end
-  return {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1, deadline < NEVER and deadline or -1,
-    paused and 1 or 0, epoch}
-end
+-- type stops it in time. A score costs as much as three lengths: that of LEASES is read once, at the end.
+local old_head, old_length = first_score(SCHEDULED), redis.call('LLEN', READY)
+redis.call('ZCARD', LEASES)
 -- RECENT remembers, each until its score:
 --   an id + CANCELLED or PUSHED_AGAIN   it was cancelled or purged; PUSHED_AGAIN: and pushed again since then
 --   CALL_MARK attempt                   this call of push was made; + PARTLY: of its items only those below count
@@ -240,9 +183,6 @@ if largest > 4096 or count == 1 then -- HMGET would read payloads, which may be 
 else
   found = redis.call('HMGET', MESSAGES, unpack(ids))
 end
-redis.call('HLEN', CLAIMS)
-redis.call('HLEN', ATTRS)
-redis.call('ZCARD', DEAD)
 -- JSON writes control bytes longer, and some others: one call in C replaces a pattern for each id.
 local plain = count > 1 and #cjson.encode(ids) == id_bytes + 3 * count + 1
 local ended, call_mark, call = nil, nil, CALL_MARK .. attempt
@@ -308,6 +248,8 @@ end
 if all_new then
   if create_queue then
     create_queue()
+  elseif count > 1 then -- ZADD may find an id twice, and then they are judged one by one; a lone id cannot be
+    redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
   end
   redis.call('HSET', MESSAGES, unpack(payloads)) -- first, for a consumer has no right to it
   all_new = redis.call('ZADD', SCHEDULED, 'NX', unpack(dues)) == count
@@ -322,6 +264,7 @@ if not all_new then
     if redis.call('ZSCORE', DEAD, id) then return 'dead' end
     return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
   end
+  redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
   local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
     local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
     return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
@@ -580,9 +523,9 @@ if remember_call and until_ms then
 end
 if #memory > 0 then
   local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
-    local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
+    local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
     if over > 0 then
-      redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1)
+      redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
     end
   end
   redis.call('ZADD', RECENT, unpack(memory))
@@ -598,4 +541,64 @@ end
 if created > 0 then
   redis.call('HINCRBY', META, 'pushed', created)
 end
-return {finish(changed, false, head, old_deadline, length), replies}
+local quiet = false
+head = head or changed and first_score(SCHEDULED) or old_head
+-- The end of a call: counts it, wakes nodes, makes `header`. As a function it costs as much as two commands, so the
+-- scripts of each message's life have it inline.
+--   changed, quiet  whether the call wrote something; whether it leaves the wake-up list and the channel alone
+--   head, length    the first score of SCHEDULED now; how many entries READY has, or nil: to be read
+if changed then
+  seq = redis.call('HINCRBY', META, 'seq', '1')
+end
+local next_deadline = first_score(LEASES)
+length = length or not changed and old_length
+if closed == math.huge and changed and not quiet then
+  -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+  local function is_full()
+    local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
+    -- Each message is in one state, so the leased ones are what the others leave.
+    local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+      - redis.call('ZCARD', KEYS[7]) + 2
+    return most and leased >= most
+  end
+  if not is_full() then -- a lease ended: wake nodes as for a new head
+    local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
+    closed = rest > now and rest
+    redis.call('HSET', META, 'closed_until', int(rest))
+    old_head, old_length = math.huge, 1
+  end
+end
+if closed then -- as if no message were due earlier, and ready ones then
+  length = length or redis.call('LLEN', READY)
+  head, length = length > 1 and closed or math.max(head, closed), 1
+  old_head = old_length > 1 and closed or math.max(old_head, closed)
+end
+if layout and not paused and not quiet then
+  local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
+  if head <= now or (length or redis.call('LLEN', READY)) > 1 then
+    local wake = base .. ':wake'
+    local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+    -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+    -- the list that the source node still has to send, so the script makes none.
+    if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+      tokens = 2
+    end
+    for _ = tokens, 1 do
+      redis.pcall('RPUSH', wake, '1')
+    end
+    if parked then -- a parked node does not wait on the wake-up list
+      local first_ready = old_length < 2 and (length or redis.call('LLEN', READY)) > 1
+      if first_ready or head < old_head then
+        redis.pcall('SPUBLISH', base .. ':notice', int(first_ready and math.min(head, now) or head))
+      end
+    end
+  elseif head < old_head and (parked or head - now <= 2000) then
+    redis.pcall('SPUBLISH', base .. ':notice', int(head))
+  end
+end
+local header = {now_us, '', 0, -1, -1, 0}
+if layout then
+  header = {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1,
+    next_deadline < NEVER and next_deadline or -1, paused and 1 or 0, epoch}
+end
+return {header, replies}

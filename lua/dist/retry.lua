@@ -21,7 +21,7 @@ if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
 end
 local layout, incarnation, seq, paused, parked_until, closed_until =
   unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
-local function int(number) return string.format('%.0f', number) end
+local function int(number) return string.format('%d', number) end
 local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
 if layout and layout ~= '1' then
   if layout ~= '2' and layout ~= '3' and layout ~= '4' then
@@ -64,43 +64,46 @@ local NEVER = 7258118400000 -- 2200-01-01: the due time of timers that wait for 
 local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
--- type stops it in time.
-local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
+-- type stops it in time. A score costs as much as three lengths: that of LEASES is read once, at the end.
+local old_head, old_length = first_score(SCHEDULED), redis.call('LLEN', READY)
+redis.call('ZCARD', LEASES)
 -- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
--- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
-local function finish(changed, quiet, head, deadline, length)
-  if not layout then return {now_us, '', 0, -1, -1, 0} end
+-- `head` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, length)
+  head = head or changed and first_score(SCHEDULED) or old_head
+  -- The end of a call: counts it, wakes nodes, makes `header`. As a function it costs as much as two commands, so the
+  -- scripts of each message's life have it inline.
+  --   changed, quiet  whether the call wrote something; whether it leaves the wake-up list and the channel alone
+  --   head, length    the first score of SCHEDULED now; how many entries READY has, or nil: to be read
   if changed then
     seq = redis.call('HINCRBY', META, 'seq', '1')
   end
-  head = head or changed and first_score(SCHEDULED) or old_head
-  deadline = deadline or changed and first_score(LEASES) or old_deadline
-  if closed then
-    if closed == math.huge and changed and not quiet then
-      -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
-      local function is_full()
-        local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
-        -- Each message is in one state, so the leased ones are what the others leave.
-        local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
-          - redis.call('ZCARD', KEYS[7]) + 2
-        return most and leased >= most
-      end
-      if not is_full() then -- a lease ended: wake nodes as for a new head
-        local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
-        closed = rest > now and rest
-        redis.call('HSET', META, 'closed_until', int(rest))
-        old_head, old_length = math.huge, 1
-      end
+  local next_deadline = first_score(LEASES)
+  length = length or not changed and old_length
+  if closed == math.huge and changed and not quiet then
+    -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+    local function is_full()
+      local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
+      -- Each message is in one state, so the leased ones are what the others leave.
+      local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+        - redis.call('ZCARD', KEYS[7]) + 2
+      return most and leased >= most
+    end
+    if not is_full() then -- a lease ended: wake nodes as for a new head
+      local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
+      closed = rest > now and rest
+      redis.call('HSET', META, 'closed_until', int(rest))
+      old_head, old_length = math.huge, 1
     end
   end
   if closed then -- as if no message were due earlier, and ready ones then
-    length = length or changed and redis.call('LLEN', READY) or old_length
+    length = length or redis.call('LLEN', READY)
     head, length = length > 1 and closed or math.max(head, closed), 1
     old_head = old_length > 1 and closed or math.max(old_head, closed)
   end
-  if not paused and not quiet then
+  if layout and not paused and not quiet then
     local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
-    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
+    if head <= now or (length or redis.call('LLEN', READY)) > 1 then
       local wake = base .. ':wake'
       local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
       -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
@@ -121,8 +124,12 @@ local function finish(changed, quiet, head, deadline, length)
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  return {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1, deadline < NEVER and deadline or -1,
-    paused and 1 or 0, epoch}
+  local header = {now_us, '', 0, -1, -1, 0}
+  if layout then
+    header = {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1,
+      next_deadline < NEVER and next_deadline or -1, paused and 1 or 0, epoch}
+  end
+  return header
 end
 local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
   local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
@@ -269,9 +276,9 @@ local function count_expired()
   local outcomes = outcomes_of(dropped, DROPPED)
   if #outcomes > 0 then
     local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
-      local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
+      local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
       if over > 0 then
-        redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1)
+        redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
       end
     end
     redis.call('ZADD', RECENT, unpack(outcomes))

@@ -24,7 +24,7 @@ if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
 end
 local layout, incarnation, seq, paused, parked_until, closed_until =
   unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
-local function int(number) return string.format('%.0f', number) end
+local function int(number) return string.format('%d', number) end
 local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
 if layout and layout ~= '1' then
   if layout ~= '2' and layout ~= '3' and layout ~= '4' then
@@ -67,43 +67,46 @@ local NEVER = 7258118400000 -- 2200-01-01: the due time of timers that wait for 
 local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
--- type stops it in time.
-local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
+-- type stops it in time. A score costs as much as three lengths: that of LEASES is read once, at the end.
+local old_head, old_length = first_score(SCHEDULED), redis.call('LLEN', READY)
+redis.call('ZCARD', LEASES)
 -- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
--- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
-local function finish(changed, quiet, head, deadline, length)
-  if not layout then return {now_us, '', 0, -1, -1, 0} end
+-- `head` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, length)
+  head = head or changed and first_score(SCHEDULED) or old_head
+  -- The end of a call: counts it, wakes nodes, makes `header`. As a function it costs as much as two commands, so the
+  -- scripts of each message's life have it inline.
+  --   changed, quiet  whether the call wrote something; whether it leaves the wake-up list and the channel alone
+  --   head, length    the first score of SCHEDULED now; how many entries READY has, or nil: to be read
   if changed then
     seq = redis.call('HINCRBY', META, 'seq', '1')
   end
-  head = head or changed and first_score(SCHEDULED) or old_head
-  deadline = deadline or changed and first_score(LEASES) or old_deadline
-  if closed then
-    if closed == math.huge and changed and not quiet then
-      -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
-      local function is_full()
-        local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
-        -- Each message is in one state, so the leased ones are what the others leave.
-        local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
-          - redis.call('ZCARD', KEYS[7]) + 2
-        return most and leased >= most
-      end
-      if not is_full() then -- a lease ended: wake nodes as for a new head
-        local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
-        closed = rest > now and rest
-        redis.call('HSET', META, 'closed_until', int(rest))
-        old_head, old_length = math.huge, 1
-      end
+  local next_deadline = first_score(LEASES)
+  length = length or not changed and old_length
+  if closed == math.huge and changed and not quiet then
+    -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+    local function is_full()
+      local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
+      -- Each message is in one state, so the leased ones are what the others leave.
+      local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+        - redis.call('ZCARD', KEYS[7]) + 2
+      return most and leased >= most
+    end
+    if not is_full() then -- a lease ended: wake nodes as for a new head
+      local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
+      closed = rest > now and rest
+      redis.call('HSET', META, 'closed_until', int(rest))
+      old_head, old_length = math.huge, 1
     end
   end
   if closed then -- as if no message were due earlier, and ready ones then
-    length = length or changed and redis.call('LLEN', READY) or old_length
+    length = length or redis.call('LLEN', READY)
     head, length = length > 1 and closed or math.max(head, closed), 1
     old_head = old_length > 1 and closed or math.max(old_head, closed)
   end
-  if not paused and not quiet then
+  if layout and not paused and not quiet then
     local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
-    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
+    if head <= now or (length or redis.call('LLEN', READY)) > 1 then
       local wake = base .. ':wake'
       local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
       -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
@@ -124,8 +127,12 @@ local function finish(changed, quiet, head, deadline, length)
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  return {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1, deadline < NEVER and deadline or -1,
-    paused and 1 or 0, epoch}
+  local header = {now_us, '', 0, -1, -1, 0}
+  if layout then
+    header = {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1,
+      next_deadline < NEVER and next_deadline or -1, paused and 1 or 0, epoch}
+  end
+  return header
 end
 local cursor, limit, low = ARGV[2], tonumber(ARGV[3] or 1), ARGV[4] == 'low'
 if #ARGV ~= 2 and #ARGV ~= 4 or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0
@@ -141,72 +148,27 @@ if (layout or '') < '4' then return {finish(false, true), '', {}} end
 --                  pattern
 --   fires:NAME     '<tzdata version> <last listed> <1: there are no more>', LF, fires in ms
 -- A timer that waits for nothing (paused, dry, ended) stands at NEVER, so that lengths count each member of MESSAGES.
+-- What a claim needs of each schedule whose timer it reaches.
 local TIMER = '\4'
 local function spec_ms(s, name) return tonumber(s.words[name] or '') end
 local function parse_schedule(name, text, fires)
-  local s = {name = name, fires = fires, words = {}}
-  s.state, s.next, s.last, s.since, s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version, s.live,
-    s.spec, s.options, s.pattern = string.match(text, '^(%a+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) '
-    .. '(%d+)\n([%d ]*)\n([^\n]*)\n([^\n]*)\n(.*)$')
-  if not s.state then return nil end
-  s.next, s.last, s.since, s.made, s.missed = s.next + 0, s.last + 0, s.since + 0, s.made + 0, s.missed + 0
-  s.overlapped, s.paused, s.triggered = s.overlapped + 0, s.paused + 0, s.triggered + 0
-  s.resumed, s.version = s.resumed + 0, s.version + 0
-  for word, value in string.gmatch(s.spec, '(%l+)=([^ ]+)') do
-    s.words[word] = value
+  local state, next, last, since, made, missed, overlapped, paused, triggered, resumed, version, live, spec, options,
+    pattern = string.match(text, '^(%a+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)\n([%d ]*)\n'
+    .. '([^\n]*)\n([^\n]*)\n(.*)$')
+  if not state then return nil end
+  local words = {}
+  for word, value in string.gmatch(spec, '(%l+)=([^ ]+)') do
+    words[word] = value
   end
-  if s.words.zone and not string.find(fires or '', '^%S+ %d+ [01]\n%d*') then
-    s.fires = '0 0 0\n' -- the list is lost: a refill brings another
+  if words.zone and not string.find(fires or '', '^%S+ %d+ [01]\n%d*') then
+    fires = '0 0 0\n' -- the list is lost: a refill brings another
   end
-  s.every, s.last_fire, s.limit = spec_ms(s, 'every'), spec_ms(s, 'end') or math.huge, spec_ms(s, 'limit') or math.huge
-  s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, s.words.overlap or 'allow'
-  return s
-end
--- The list of a cron: ascending fires with a blank between. All of 2001 to 2286 have 13 digits. In such a list the
--- n-th is found by its place; any other list is read.
-local function open_list(text)
-  local list = {text = text, from = string.find(text, '\n', 1, true) + 1, n = 0}
-  list.width = #string.match(text, '^%d*', list.from) + 1
-  local length = #text + 2 - list.from
-  if length % list.width == 0 and string.find(text, '^[\n ]%d', #text + 1 - list.width) then
-    list.n = length / list.width
-  elseif length > 1 then
-    list.starts = {}
-    for start in string.gmatch(string.sub(text, list.from), '()%d+') do
-      list.n = list.n + 1
-      list.starts[list.n] = list.from + start - 1
-    end
-  end
-  return list
-end
-local function start_of(list, n)
-  if not list.starts then return list.from + (n - 1) * list.width end
-  return list.starts[n] or #list.text + 1
-end
-local function fire_at(list, n) return tonumber(string.match(list.text, '^%d+', start_of(list, n)) or 'inf') end
-local function count_until(list, time) -- how many fires are at or before this time
-  local low, high = 0, list.n
-  while low < high do
-    local middle = math.ceil((low + high) / 2)
-    if fire_at(list, middle) <= time then
-      low = middle
-    else
-      high = middle - 1
-    end
-  end
-  return low
-end
-local function drop_fires(list, n) -- the text without the first n fires
-  if n == 0 then return list.text end
-  return string.sub(list.text, 1, list.from - 1) .. string.sub(list.text, start_of(list, n + 1))
-end
-local function read_schedule(name)
-  local text, fires = unpack(redis.call('HMGET', META, 'schedule:' .. name, 'fires:' .. name))
-  local s = text and parse_schedule(name, text, fires)
-  if s then
-    s.stored = fires
-  end
-  return s
+  return {name = name, fires = fires, words = words, state = state, next = next + 0, last = last + 0,
+    since = since + 0, made = made + 0, missed = missed + 0, overlapped = overlapped + 0, paused = paused + 0,
+    triggered = triggered + 0, resumed = resumed + 0, version = version + 0, live = live, spec = spec,
+    options = options, pattern = pattern, every = tonumber(words.every or ''),
+    last_fire = tonumber(words['end'] or '') or math.huge, limit = tonumber(words.limit or '') or math.huge,
+    jitter = tonumber(words.jitter or '') or 0, overlap = words.overlap or 'allow'}
 end
 local function write_schedule(s)
   -- %d costs a fifth of %.0f.
@@ -241,11 +203,49 @@ local function move_on(s)
     s.state, s.next = 'dry', 0
   end
 end
--- Whether a list of fires needs more soon, and META's counts of such lists and of dry ones.
-local LOW = 256
+-- The list of a cron: ascending fires with a blank between. All of 2001 to 2286 have 13 digits. In such a list the
+-- n-th is found by its place; any other list is read.
+local function open_list(text)
+  local list = {text = text, from = string.find(text, '\n', 1, true) + 1, n = 0}
+  list.width = #string.match(text, '^%d*', list.from) + 1
+  local length = #text + 2 - list.from
+  if length % list.width == 0 and string.find(text, '^[\n ]%d', #text + 1 - list.width) then
+    list.n = length / list.width
+  elseif length > 1 then
+    list.starts = {}
+    for start in string.gmatch(string.sub(text, list.from), '()%d+') do
+      list.n = list.n + 1
+      list.starts[list.n] = list.from + start - 1
+    end
+  end
+  return list
+end
+local function start_of(list, n)
+  if not list.starts then return list.from + (n - 1) * list.width end
+  return list.starts[n] or #list.text + 1
+end
+local function fire_at(list, n) return tonumber(string.match(list.text, '^%d+', start_of(list, n)) or 'inf') end
+local function count_until(list, time) -- how many fires are at or before this time
+  local low, high = 0, fire_at(list, 2) > time and 1 or list.n -- mostly few are
+  while low < high do
+    local middle = math.ceil((low + high) / 2)
+    if fire_at(list, middle) <= time then
+      low = middle
+    else
+      high = middle - 1
+    end
+  end
+  return low
+end
+local function drop_fires(list, n) -- the text without the first n fires
+  if n == 0 then return list.text end
+  return string.sub(list.text, 1, list.from - 1) .. string.sub(list.text, start_of(list, n + 1))
+end
+-- Whether a list has fewer than 256 fires and needs more soon, and META's counts of such lists and of dry ones.
+local LOW_BYTES = 256 * 14 - 1 -- of 13 digits and a blank
 local function is_low(s)
   if s.every or s.state == 'ended' or string.find(s.fires, '^%S+ %d+ 1\n') then return false end
-  return #s.fires - string.find(s.fires, '\n', 1, true) < LOW * 14 - 1 -- of 13 digits and a blank
+  return #s.fires - string.find(s.fires, '\n', 1, true) < LOW_BYTES
 end
 local function count_lists(s, was_low, was_dry)
   local low, dry = s and is_low(s) or false, s and s.state == 'dry' or false
@@ -255,6 +255,14 @@ local function count_lists(s, was_low, was_dry)
   if dry ~= was_dry then
     redis.call('HINCRBY', META, 'dry_lists', dry and 1 or -1)
   end
+end
+local function read_schedule(name)
+  local text, fires = unpack(redis.call('HMGET', META, 'schedule:' .. name, 'fires:' .. name))
+  local s = text and parse_schedule(name, text, fires)
+  if s then
+    s.stored = fires
+  end
+  return s
 end
 -- META's schedule_sets has the names of all sets; schedules:SET the set's revision and the names of its schedules. Both
 -- are sorted, one name a line. A set may have 10,000 names of 100 bytes: no call reads them one by one, and each copy

@@ -32,4 +32,4 @@ local head = first_score(SCHEDULED)
 if head - now > 25 then
   redis.pcall('SPUBLISH', base .. ':notice', head < NEVER and int(head) or '')
 end
-return {finish(true, false, head, old_deadline, old_length + #entries), #entries}
+return {finish(true, false, head, old_length + #entries), #entries}

@@ -17,6 +17,8 @@ if ARGV[2] == 'ids' then
   --- use: fence
 end
 --- use: clock
+--- use: open
+--- use: before
 --- use: finish
 --- use: attrs
 --- use: claim_marks

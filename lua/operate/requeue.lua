@@ -16,6 +16,8 @@ if ARGV[2] == 'ids' then
   --- use: fence
 end
 --- use: clock
+--- use: open
+--- use: before
 --- use: finish
 --- use: state_of
 --- use: attrs

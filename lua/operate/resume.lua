@@ -14,4 +14,4 @@ redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refuse
 local changed = redis.call('HDEL', META, 'paused', 'closed_until', 'break_until') > 0
 local head, length = old_head, old_length
 paused, closed, old_head, old_length = false, false, math.huge, 1 -- finish sees the head as new: it publishes it
-return {finish(changed, false, head, old_deadline, length), 'OK'}
+return {finish(changed, false, head, length), 'OK'}

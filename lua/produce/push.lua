@@ -15,7 +15,7 @@
 -- Cost   O(log n) a message
 -- Again  with the same attempt: EXISTS or FINISHED, and EXPIRED from until on
 
---- use: fenced_prelude
+--- use: fenced_begin
 --- use: recent_marks
 -- Making a function costs as much as a command: functions that most calls do not need are made where they are needed.
 local create_queue
@@ -58,6 +58,8 @@ end
 if all_new then
   if create_queue then
     create_queue()
+  elseif count > 1 then -- ZADD may find an id twice, and then they are judged one by one; a lone id cannot be
+    --- use: push_reads
   end
   redis.call('HSET', MESSAGES, unpack(payloads)) -- first, for a consumer has no right to it
   all_new = redis.call('ZADD', SCHEDULED, 'NX', unpack(dues)) == count
@@ -70,4 +72,7 @@ if not all_new then
   --- use: push_each
 end
 --- use: push_end
-return {finish(changed, false, head, old_deadline, length), replies}
+local quiet = false
+head = head or changed and first_score(SCHEDULED) or old_head
+--- use: end
+return {header, replies}

@@ -90,4 +90,4 @@ if moved_near and string.find(ended_until, '^%d+$') and now_up + REPEAT_MS + 1 >
   redis.call('HINCRBY', META, 'ended_until', int(now_up + REPEAT_MS + 1 - tonumber(ended_until)))
 end
 --- use: push_end
-return {finish(changed, false, head, old_deadline, length), replies}
+return {finish(changed, false, head, length), replies}

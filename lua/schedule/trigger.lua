@@ -21,7 +21,6 @@ redis.call('HLEN', MESSAGES); redis.call('HLEN', ATTRS); redis.call('HLEN', CLAI
 redis.call('ZCARD', RECENT)
 --- use: recent_marks
 --- use: schedule_record
---- use: live_ticks
 local s = read_schedule(name)
 if s then
   s.payload = redis.call('HGET', MESSAGES, TIMER .. name)
@@ -29,7 +28,10 @@ end
 -- A schedule that lost its payload: the next call of schedule stores it again.
 if not s or not s.payload then return {finish(false), 'GONE'} end
 local replies, made = {}, 0
-local live = s.overlap ~= 'allow' and live_ticks(s) or {}
+local live = {}
+if s.overlap ~= 'allow' then
+  --- use: live_ticks
+end
 for i, time in ipairs(times) do
   local nominal = #time <= 15 and string.find(time, '^%d+$') and tonumber(time)
   local id = nominal and s.name .. '@' .. int(nominal)
@@ -43,7 +45,8 @@ for i, time in ipairs(times) do
     replies[i] = 'INVALID 1000 ticks of this schedule wait or are leased'
   else
     if is_now and s.overlap == 'replace' then
-      remove_waiting(live)
+      local ids = live
+      --- use: remove_waiting
     end
     --- use: make_tick
     local cancelled = tonumber(redis.call('ZSCORE', RECENT, id) or 0)

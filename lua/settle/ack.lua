@@ -8,27 +8,24 @@
 --        that was extended
 -- Again  GONE
 
---- use: prelude
+--- use: begin
 --- use: claim_marks
---- use: has_own_lease
 --- use: release_from_claim
-local ids, groups, at = {}, {}, 2
+local ids, groups, at = {}, {}, 2 -- groups: where in ARGV the token and the number of ids of each claim are
 while at <= #ARGV do
   local count = tonumber(ARGV[at + 1])
   if not count or count < 1 or count % 1 ~= 0 or at + 1 + count > #ARGV or #ids + count > 1000 then
     ids = {}
     break
   end
-  local from = #ids + 1
-  if from == 1 then
-    ids = {unpack(ARGV, at + 2, at + 1 + count)} -- mostly all ids of the call
+  if at == 2 then
+    ids = {unpack(ARGV, 4, 3 + count)} -- mostly all ids of the call
   else
     for i = at + 2, at + 1 + count do
       ids[#ids + 1] = ARGV[i]
     end
   end
-  groups[#groups + 1] = {token = ARGV[at], from = from, to = #ids, ended = count}
-  at = at + 2 + count
+  groups[#groups + 1], at = at, at + 2 + count
 end
 if #ids == 0 then
   return redis.error_reply(
@@ -36,54 +33,55 @@ if #ids == 0 then
 end
 local claims = redis.call('HMGET', CLAIMS, unpack(ids))
 local has_attrs = redis.call('HLEN', ATTRS) > 1
-redis.call('HLEN', MESSAGES)
 local start
 if has_attrs and (layout or '') >= '3' then
   --- use: attrs
   --- use: next
   start = start_next
 end
-local function fits(claim, token) return claim and #token == 16 and string.find(claim, token, 1, true) == 1 end
-local replies, acked, extended, n = {'OK'}, ids, {}, #ids
-local outcomes -- what RECENT remembers of ids with a window
-local function is_plain(claim) -- neither a lease of its own nor a window: no + at its end, no 0 before the due
-  local first, last = string.byte(claim, 17), string.byte(claim, -1)
-  return first ~= 48 and last >= 48 and last <= 57
-end
--- Fast path: all ids are under the leases of their claims. HDEL finds an id that is given twice.
-local sound = true
+local replies, acked, n = {'OK'}, ids, #ids
+-- Fast path: all ids are under the leases of their claims, and no window remembers one: no + at the end of what CLAIMS
+-- holds, no 0 before the due. HDEL finds an id that is given twice.
+local sound, i = true, 0
 for _, group in ipairs(groups) do
-  local claim
-  for i = group.from, group.to do
+  local token, claim = ARGV[group], nil
+  for _ = 1, ARGV[group + 1] do
+    i = i + 1
     if claims[i] ~= claim then -- neighbours often share their claim and its due
       claim = claims[i]
-      if not fits(claim, group.token) or not is_plain(claim) or (string.byte(ids[i]) or 0) < 32 then
+      local last = claim and #token == 16 and string.find(claim, token, 1, true) == 1 and string.byte(claim, -1) or 0
+      if last < 48 or last > 57 or string.byte(claim, 17) == 48 or (string.byte(ids[i]) or 0) < 32 then
         sound = false
         break
       end
     end
   end
 end
-local deleted = sound and redis.call('HDEL', CLAIMS, unpack(ids))
+-- The first write is on MESSAGES, for that key was not read. What leaves it is acked, in either path.
+local deleted = sound and redis.call('HDEL', MESSAGES, unpack(ids)) and redis.call('HDEL', CLAIMS, unpack(ids))
+local outcomes, extended, ended -- what RECENT gets; ids with a lease of their own; by claim, how many leave its lease
 if deleted ~= n then -- one by one; each sees what the earlier ones did
+  --- use: has_own_lease
   --- use: recent_marks
   --- use: outcomes
   --- use: has_window
   local taken, windowed = {}, {}
-  replies, acked, n = {}, {}, 0
-  for _, group in ipairs(groups) do
-    group.ended = 0
-    for i = group.from, group.to do
+  replies, acked, extended, ended, n, i = {}, {}, {}, {}, 0, 0
+  for k, group in ipairs(groups) do
+    local token = ARGV[group]
+    ended[k] = 0
+    for _ = 1, ARGV[group + 1] do
+      i = i + 1
       local id, claim = ids[i], claims[i]
       if taken[id] or (string.byte(id) or 0) < 32 then -- the placeholder, a timer, the record of a claim: no message
         replies[i] = 'GONE'
-      elseif fits(claim, group.token) then
+      elseif claim and #token == 16 and string.find(claim, token, 1, true) == 1 then
         n = n + 1
         replies[i], acked[n], taken[id] = 'OK', id, true
         if has_own_lease(claim) then
           extended[#extended + 1] = id
         else
-          group.ended = group.ended + 1
+          ended[k] = ended[k] + 1
         end
         if has_window(claim) then
           windowed[#windowed + 1] = id
@@ -93,34 +91,37 @@ if deleted ~= n then -- one by one; each sees what the earlier ones did
       end
     end
   end
-  if n == 0 then return {finish(false), replies} end
   outcomes = outcomes_of(windowed, 0)
-  if not deleted then
+  if not deleted and n > 0 then
+    redis.call('HDEL', MESSAGES, unpack(acked))
     redis.call('HDEL', CLAIMS, unpack(acked))
   end
 end
-for _, group in ipairs(groups) do
-  if group.ended > 0 then
-    release_from_claim(group.token, group.ended)
+local changed, quiet, head, length = n > 0, false, old_head, old_length
+if changed then
+  for k, group in ipairs(groups) do
+    local count = ended and ended[k] or tonumber(ARGV[group + 1])
+    if count > 0 then
+      release_from_claim(ARGV[group], count)
+    end
   end
-end
-if #extended > 0 then
-  redis.call('ZREM', LEASES, unpack(extended))
-end
-redis.call('HDEL', MESSAGES, unpack(acked))
-if has_attrs then
-  redis.call('HDEL', ATTRS, unpack(acked))
-end
-redis.call('HINCRBY', META, 'acked', n)
-if outcomes and #outcomes > 0 then
-  --- use: trim_recent
-  redis.call('ZADD', RECENT, unpack(outcomes))
-  trim_recent(#outcomes)
-end
-local head = old_head
-for i = 1, start and n or 0 do
-  if start(acked[i]) then
-    head = nil -- it may be the head
+  if extended and #extended > 0 then
+    redis.call('ZREM', LEASES, unpack(extended))
   end
+  if has_attrs then
+    redis.call('HDEL', ATTRS, unpack(acked))
+  end
+  redis.call('HINCRBY', META, 'acked', n)
+  if outcomes and #outcomes > 0 then
+    --- use: trim_recent
+    redis.call('ZADD', RECENT, unpack(outcomes))
+    trim_recent(#outcomes)
+  end
+  local next_due
+  for k = 1, start and n or 0 do
+    next_due = start(acked[k]) or next_due
+  end
+  head = next_due and first_score(SCHEDULED) or head
 end
-return {finish(true, false, head, nil, old_length), replies}
+--- use: end
+return {header, replies}

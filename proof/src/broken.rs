@@ -1,5 +1,5 @@
-//! Broken scripts, each with a few words replaced. A harness that does not catch all of them proves
-//! nothing.
+//! Broken scripts: each is a shipped script with a few words replaced. A checker that does not
+//! catch all of them proves nothing.
 
 macro_rules! shipped {
     ($verb:literal) => {
@@ -30,19 +30,19 @@ pub struct Variant {
     pub name: &'static str,
     /// The fault in it.
     pub what: &'static str,
-    /// The file of `lua/dist/` that is broken, without its extension, and its text.
+    /// The name of the script's file in `lua/dist/`, without extension; then its text.
     verb: &'static str,
     shipped: &'static str,
-    /// Texts that occur once in the script, and their replacements.
+    /// Texts that each occur once in the script, with their replacements.
     exchanges: &'static [(&'static str, &'static str)],
-    /// A run of this length catches it, in seconds.
+    /// The length of a run that catches the fault, in seconds.
     pub seconds: u64,
 }
 
-/// For scripts that break what only happens now and then.
+/// The length of a run for a script that is wrong only now and then.
 const SECONDS: u64 = 20;
 
-/// Caught by a run on one server.
+/// Broken scripts that a run on one server catches.
 pub const VARIANTS: [Variant; 19] = [
     Variant {
         name: "ack_any_token",
@@ -68,7 +68,7 @@ pub const VARIANTS: [Variant; 19] = [
         what: "cancel says CANCELLED of a ready message and leaves it there",
         verb: "cancel",
         shipped: shipped!("cancel"),
-        // The following code then removes an id that does not exist.
+        // With this replacement, the code that follows removes an id that does not exist.
         exchanges: &[("unlisted[ready_entry(id) or ''] = true", "id = ''")],
         seconds: SECONDS,
     },
@@ -227,12 +227,13 @@ pub const VARIANTS: [Variant; 19] = [
     },
 ];
 
-/// The length of a run that catches a script that breaks a limit, in seconds. Those limits bind all
-/// the time.
+/// The length of a run that catches a script which breaks a limit, in seconds. It is short, because
+/// these limits bind all the time.
 const LIMIT_SECONDS: u64 = 8;
 
 impl Variant {
-    /// The broken script. Fails if the shipped script has changed since the variant was written.
+    /// The text of the broken script. Fails if the shipped script has changed since the variant was
+    /// written.
     pub fn script(&self) -> Result<String> {
         let mut script = self.shipped.to_owned();
         for (text, instead) in self.exchanges {
@@ -264,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_variant_differs_from_the_shipped_script_and_is_a_script() -> Result<()> {
+    fn each_broken_script_differs_and_compiles() -> Result<()> {
         let server = Server::start(&[])?;
         let others = OF_SCHEDULES.into_iter().chain(OF_TOKENS).chain(OF_MAPS);
         for variant in VARIANTS.into_iter().chain(others) {
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variant_without_its_text_is_an_error() {
+    fn broken_script_whose_text_is_gone_is_an_error() {
         let stale = Variant {
             exchanges: &[("no such text", "")],
             ..VARIANTS[0]

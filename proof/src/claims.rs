@@ -4,16 +4,18 @@ use std::collections::HashMap;
 
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
-    /// By id: the due time before the claim, and the token of the claim whose lease covers it; no
-    /// token if the id has its own lease.
+    /// For each id: the due time before the claim, and the token of the claim whose lease covers
+    /// it. No token if the id has its own lease.
     of: HashMap<Vec<u8>, (u64, Option<Vec<u8>>)>,
-    /// By token: the granted ids of a claim, one a line, and how many of them it still covers.
+    /// For each token: the ids granted by that claim, one a line, and how many of them its lease
+    /// still covers.
     granted: HashMap<Vec<u8>, Vec<u8>>,
     counts: HashMap<Vec<u8>, u64>,
 }
 
 impl Claims {
-    /// Adds a field; returns whether it can be read. An unreadable field counts as a claim too.
+    /// Adds a field of the hash. Returns whether it can be read; an unreadable field is counted as
+    /// a claim.
     pub(crate) fn add(&mut self, field: &[u8], value: Vec<u8>) -> bool {
         let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse().ok();
         let read = match field {
@@ -97,7 +99,7 @@ mod tests {
     const TOKEN: &str = "0123456789abcdef";
 
     #[test]
-    fn a_claims_lease_holds_what_has_its_token_and_was_not_extended() {
+    fn lease_of_a_claim_covers_its_unextended_messages() {
         let mut claims = Claims::default();
         for (field, value) in [
             (format!("\u{1}{TOKEN}"), "a\nb\nc\nd".to_owned()),

@@ -1,4 +1,5 @@
-//! Runs the drill of maps: one process on one server, with the shipped scripts or with broken ones.
+//! Runs the drill of partition maps: one process on one server, with shipped or with broken
+//! scripts.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,7 @@ use crate::leftovers;
 use crate::roles::drill::QUEUE;
 use crate::run::emptied;
 
-/// Runs the drill; its histories are in this folder.
+/// Runs the drill, and writes its histories into this folder.
 pub async fn run(
     server: Option<PathBuf>,
     scripts: Option<&Path>,
@@ -35,7 +36,7 @@ pub async fn run(
         start = start.args([Path::new("--scripts"), scripts]);
     }
     let ended = start.start()?.end().await?;
-    // A drill of broken scripts may fail. The checker then judges the calls before the failure.
+    // With broken scripts the drill itself may fail. The checker then judges the calls before that.
     ensure!(
         ended.success() || scripts.is_some(),
         "the drill failed: see {}",
@@ -47,7 +48,7 @@ pub async fn run(
     tokio::task::spawn_blocking(move || check::check(&folder)).await?
 }
 
-/// Writes down what is left of every partition, and of those that were removed.
+/// Records the messages that remain in every partition, including removed ones.
 async fn left(connection: &mut MultiplexedConnection, folder: &Path) -> Result<()> {
     let writer = Writer::create(&folder.join("harness.jsonl"))?;
     let (role, process) = (Role::Harness, "harness".to_owned());

@@ -1,5 +1,5 @@
-//! The history of a process: one JSON array a line, `[t_us, event]`, appended before the process
-//! continues.
+//! The history of a process: one JSON array per line, `[t_us, event]`. The process goes on only
+//! after the line is appended.
 //!
 //! `t_us` is this machine's monotonic clock, which all processes share. The order of events in
 //! Redis is `seq`, which every script call that changes a queue increases by one.
@@ -23,35 +23,36 @@ pub enum Event {
         process: String,
         pid: u32,
     },
-    /// A script call is about to be sent, on a cluster to this master.
+    /// A script call is about to be sent; on a cluster, to this master.
     Invoke {
         call: u64,
         queue: String,
         #[serde(default, skip_serializing_if = "String::is_empty")]
         master: String,
-        /// Of the map by which a call with ids was routed; 0 without one.
+        /// The epoch of the map by which a call with ids was routed; 0 without a map.
         #[serde(default, skip_serializing_if = "is_none")]
         epoch: u64,
         what: Call,
     },
-    /// Its reply. `seq` is the number of this change, or of the last change before it if the call
-    /// changed nothing.
+    /// The reply to a call. `seq` is the number of its change; if it changed nothing, that of the
+    /// last change before it.
     Ok {
         call: u64,
         seq: u64,
         now_us: i64,
         incarnation: String,
-        /// Of the partition's map; 0 without one.
+        /// The epoch of the partition's map; 0 without a map.
         #[serde(default, skip_serializing_if = "is_none")]
         epoch: u64,
         answer: Answer,
     },
-    /// It was certainly not applied.
+    /// The call was certainly not applied.
     Refused { call: u64, error: String },
-    /// It may have been applied. A call without any of these three events is unknown too.
+    /// The call may have been applied. A call without an event `Ok`, `Refused` or `Unknown` is
+    /// unknown, too.
     Unknown { call: u64, error: String },
-    /// A caller of the library starts an operation; so many replicas must confirm it before it
-    /// returns.
+    /// A caller of the library starts an operation. It returns after this number of replicas have
+    /// confirmed it.
     Asked {
         op: u64,
         queue: String,
@@ -60,11 +61,11 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "is_zero")]
         replicas: u32,
     },
-    /// The result of the operation, an outcome for each id: `?` begins one that may have taken
+    /// The result of the operation: an outcome for each id. `?` begins one that may have taken
     /// effect, `!` one that has not.
     Told { op: u64, outcomes: Vec<String> },
-    /// A handler starts. `version` is the version in the payload, 0 if the payload is not the one
-    /// that was pushed.
+    /// A handler starts. `version` is the version in the payload; 0 if the payload is not the
+    /// pushed one.
     Started {
         queue: String,
         id: String,
@@ -72,7 +73,7 @@ pub enum Event {
         attempt: u32,
         due_ms: u64,
         started_us: u64,
-        /// The process claimed the message itself: no handler of its worker runs.
+        /// Whether the process claimed the message itself: then no handler of its worker runs.
         #[serde(default, skip_serializing_if = "is_false")]
         by_hand: bool,
     },
@@ -80,11 +81,11 @@ pub enum Event {
     Http(Http),
     /// A handler learns that its lease is lost.
     LostLease { queue: String, id: String },
-    /// The worker begins to serve these queues, with so many handlers at once. It writes this line
-    /// before its node starts, so all its handlers start after it.
+    /// The worker begins to serve these queues with this concurrency. The line comes before its
+    /// node starts, so before all starts of handlers.
     Serves {
         concurrency: u32,
-        /// Of the claims of its node.
+        /// The lease of the node's claims.
         #[serde(default)]
         lease_ms: u64,
         queues: Vec<Share>,
@@ -106,17 +107,17 @@ pub enum Event {
         phase: Phase,
         detail: String,
     },
-    /// The store lost its last writes: the harness truncated the file, or a failover left them
-    /// behind. Of this `incarnation` only changes up to `survived` remain, and `seq` continues
-    /// after `next`.
+    /// The store lost its last writes, because the harness truncated the file, or by a failover. Of
+    /// this `incarnation`, only the changes up to `survived` remain, and `seq` goes on after
+    /// `next`.
     Undone {
         queue: String,
         incarnation: String,
         survived: u64,
         next: u64,
     },
-    /// On a cluster: this master was replaced when its queue had `survived` changes. It may answer
-    /// for a while longer.
+    /// On a cluster: a replica with `survived` changes of the queue replaced this master, which may
+    /// still answer for a while.
     Replaced {
         queue: String,
         incarnation: String,
@@ -125,40 +126,40 @@ pub enum Event {
     },
     /// The map of a queue's partitions, as its home has it.
     Map { queue: String, map: String },
-    /// A fault of a cluster, over now, touched the masters or the slots of these partitions, from
-    /// `since_us` on.
+    /// A fault of a cluster has ended. Since `since_us` it touched the masters or the slots of
+    /// these partitions.
     Touched { queues: Vec<String>, since_us: u64 },
     /// The harness emptied the store.
     Emptied { queue: String, incarnation: String },
-    /// Ids of one state that remain after the run has drained.
+    /// Ids in one state that remain after the queues have drained.
     Left {
         queue: String,
         state: State,
         items: Vec<LeftItem>,
     },
-    /// A schedule that remains, as it is stored. `numbers`: next, last, since, made, missed,
-    /// overlapped, paused, triggered, resumed, version.
+    /// A schedule that remains, as stored. `numbers`: next, last, since, made, missed, overlapped,
+    /// paused, triggered, resumed, version.
     Schedule {
         queue: String,
         name: String,
         state: String,
         numbers: Box<[u64; 10]>,
         spec: String,
-        /// Of a cron.
+        /// The pattern of a cron; empty for `every`.
         #[serde(default)]
         pattern: String,
     },
     /// An inconsistency in the remaining keys, such as an id in two states.
     Broken { queue: String, what: String },
-    /// The heartbeat of the harness was late by this much: the machine did not schedule it.
+    /// The machine did not schedule the harness: its heartbeat was late by this much.
     Stalled { ms: u64 },
-    /// The harness starts no more faults and ends the producers and cancellers; workers continue.
+    /// The harness starts no further faults, and ends the producers and cancellers; workers go on.
     Calm,
     /// The last line of a process that ended on request. A killed process does not write it.
     End,
 }
 
-/// What a queue may have of a worker's handlers.
+/// The share of a queue in the handlers of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
     pub queue: String,
@@ -181,7 +182,7 @@ fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// What a delivery wants that its process had claimed itself.
+/// The text `wants` of a delivery that its process claimed itself, without a handler.
 pub const BY_HAND: &str = "by hand";
 
 /// The role of a process.
@@ -194,7 +195,7 @@ pub enum Role {
     Operator,
     /// Serves the queues over HTTP.
     Serve,
-    /// Claims over HTTP, from processes that serve.
+    /// A consumer that claims over HTTP from the processes that serve.
     Consumer,
     Harness,
 }
@@ -244,15 +245,15 @@ impl Verb {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Call {
-    /// `until_ms` as sent, 0 if none. `nonce` is the text after the whole milliseconds, the same in
-    /// all attempts of one call.
+    /// `until_ms` as sent; 0 if there is none. `nonce` is the text after the whole milliseconds,
+    /// which all tries of one call share.
     Push {
         until_ms: u64,
         #[serde(default, skip_serializing_if = "String::is_empty")]
         nonce: String,
         items: Vec<PushItem>,
     },
-    /// `due`: it also takes due messages that are not promoted yet.
+    /// `due`: whether the claim may also take due messages that are not promoted yet.
     Claim {
         n: u32,
         token: String,
@@ -274,7 +275,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// Its name in `lua/dist/`; a requeue of the oldest has its own name.
+    /// The script's name in `lua/dist/`; a bulk requeue has a name of its own.
     pub fn verb(&self) -> &str {
         match self {
             Self::Other { verb, args }
@@ -291,7 +292,7 @@ impl Call {
     }
 }
 
-/// id, due time as sent (`+ms` or Unix ms), version of the payload, its bytes, options.
+/// id, due time as sent (`+ms` or Unix ms), version of the payload, length of the payload, options.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PushItem(pub String, pub String, pub u32, pub u32, pub String);
 
@@ -310,7 +311,7 @@ pub struct ChangeItem(pub String, pub String);
 pub enum Answer {
     /// The item results, in the script's words.
     Items(Vec<String>),
-    /// `paused`: the queue was paused, so that nothing could be granted.
+    /// `paused`: the queue was paused, so nothing could be granted.
     Claimed {
         deadline_ms: u64,
         items: Vec<ClaimedItem>,
@@ -322,7 +323,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// A single item result holds for all items.
+    /// Expands a single item result, which then holds for all items.
     pub(crate) fn of_items(mut self, count: usize) -> Self {
         if let Self::Items(verdicts) = &mut self
             && let [verdict] = &verdicts[..]
@@ -333,7 +334,7 @@ impl Answer {
     }
 }
 
-/// id, version of the payload (0: it is not the one that was pushed), due ms, attempt, bytes of the
+/// id, version of the payload (0: it is not the pushed one), due ms, attempt, length of the
 /// payload, options.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClaimedItem(pub String, pub u32, pub u64, pub u32, pub u32, pub String);
@@ -356,15 +357,15 @@ pub struct LeftItem(pub String, pub u64, pub u32, pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// The harness injects it.
+    /// The harness injects the fault.
     Begin,
-    /// The harness has ended it.
+    /// The harness has ended the fault.
     End,
-    /// Evidence of its effect: without it the run proves nothing about the fault.
+    /// Evidence that the fault had an effect. Without it the run proves nothing about the fault.
     Trace,
-    /// Workers claim again; `detail` is the time since the fault's end in ms.
+    /// Workers claim again. `detail` is the time since the fault's end, in ms.
     Recovered,
-    /// The fault found no object. It proves nothing and makes nothing invalid.
+    /// The fault found nothing to act on. It proves nothing, and does not invalidate the run.
     NotApplied,
 }
 

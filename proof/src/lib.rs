@@ -1,5 +1,5 @@
-//! What proves dueq: runs under faults with the checker of their histories, and proofs of what only a
-//! long run shows.
+//! Proofs of dueq: runs under faults, whose histories a checker judges, and proofs that need long
+//! runs.
 
 #![expect(
     missing_docs,

@@ -1,6 +1,6 @@
 //! The names of the proofs.
 
-/// A proof: how it is run, its usual duration, and what it shows.
+/// A proof: the command that runs it, its usual duration, and what it shows.
 type Proof = (&'static str, &'static str, &'static str);
 
 const PROOFS: [Proof; 9] = [

@@ -65,7 +65,7 @@ fn main() -> Result<ExitCode> {
         let is_role = matches!(proof, Proof::Role(_));
         let proving = Box::pin(prove(proof));
         if is_role {
-            return proving.await; // SIGTERM asks it to end in good order
+            return proving.await; // the process handles SIGTERM itself, to end in good order
         }
         tokio::select! {
             well = proving => well,
@@ -105,7 +105,7 @@ async fn prove(proof: Proof) -> Result<bool> {
     Ok(true)
 }
 
-/// By Ctrl-C or SIGTERM. Dropping the proof ends its servers and processes.
+/// Waits for Ctrl-C or SIGTERM. When the proof is dropped, its servers and processes end.
 async fn interrupted() -> Result<bool> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {

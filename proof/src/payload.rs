@@ -1,12 +1,12 @@
 //! Payloads that name their message and version, so that a single wrong byte is found.
 
-/// The payload of `id`, `bytes` long or as long as its head: id, version and length in words, then
-/// noise derived from them. It contains its length, so that no part of a payload is another
+/// The payload of `id`, with `bytes` bytes but at least its head: id, version and length in words,
+/// then noise derived from them. It contains its length, so that no prefix of a payload is another
 /// payload.
 pub fn make(id: &str, version: u32, bytes: usize) -> Vec<u8> {
     let words = |bytes: usize| format!("{id} {version} {bytes} ").into_bytes();
     let mut payload = words(bytes);
-    // Shorter than its head: the length is that of the head.
+    // Shorter than its head: then the stated length is that of the head.
     while payload.len() > bytes && payload != words(payload.len()) {
         payload = words(payload.len());
     }
@@ -21,7 +21,7 @@ pub fn make(id: &str, version: u32, bytes: usize) -> Vec<u8> {
     payload
 }
 
-/// The version in a payload, if it is a payload of `id` byte for byte; otherwise 0.
+/// The version in a payload; 0 unless it is exactly a payload of `id`.
 pub fn version_of(id: &str, payload: &[u8]) -> u32 {
     let words = payload
         .strip_prefix(id.as_bytes())

@@ -8,11 +8,11 @@ use fastrand::Rng;
 
 /// The most queues of a run.
 pub const MOST: usize = 7;
-/// The queue of the schedules, beside all others of a run: only its claims make messages.
+/// The queue of the schedules, which a run has beside all others. Only its claims make messages.
 pub const TICKS: &str = "chaos-ticks";
-/// The pattern by which workers find the last of the others.
+/// The pattern by which workers find the last of the other queues.
 pub const PATTERN: &str = "found-*";
-/// For how long the nodes of that queue are silent at most while it is parked.
+/// The parking time of that queue.
 pub const PARKING: Duration = Duration::from_secs(10);
 
 /// A queue of the workload.
@@ -20,30 +20,31 @@ pub const PARKING: Duration = Duration::from_secs(10);
 pub struct Planned {
     pub name: &'static str,
     pub weight: u32,
-    /// How many of a worker's handlers serve no other queue.
+    /// The number of a worker's handlers that are reserved for this queue.
     pub reserve: usize,
-    /// The most handlers that a worker gives it. `None`: no limit of its own.
+    /// The most handlers that a worker gives this queue; `None` for no limit.
     pub max: Option<usize>,
-    /// Its part of the messages, in per cent, if all queues are used.
+    /// The queue's part of all messages, in per cent, if all queues are used.
     pub traffic: u32,
-    /// Workers find it by [`PATTERN`]: its traffic comes in bursts, so that its nodes park it.
+    /// Whether workers find the queue by [`PATTERN`]. Its traffic comes in bursts, so that its
+    /// nodes park it.
     pub is_found: bool,
     /// The limits that the operator sets.
     pub limit: Option<Limit>,
-    /// Consumers claim it over HTTP, beside the workers.
+    /// Whether consumers also claim from the queue over HTTP.
     pub is_http: bool,
 }
 
 /// A limit of the messages that workers get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// At most so many starts in any window, and so many at once.
+    /// The most starts in any window, and the most at once.
     Rate {
         starts: u32,
         window_ms: u64,
         burst: u32,
     },
-    /// At most so many leased messages.
+    /// The most leased messages.
     Leased(u32),
 }
 
@@ -62,10 +63,10 @@ impl Limit {
     }
 }
 
-/// The largest cost of a message: it is not above the burst of any rate.
+/// The largest cost of a message. It must not exceed the burst of any rate.
 pub const MOST_COST: u32 = 10;
-/// It binds whenever a batch of a producer is due at once. The mean traffic is below it: a cost
-/// of 155 per second may start under a backlog.
+/// A rate that binds whenever a batch of a producer is due at once. The mean traffic is below it; a
+/// backlog may start a cost of 155 per second.
 const RATE: Limit = Limit::Rate {
     starts: 40,
     window_ms: 200,
@@ -113,22 +114,22 @@ const fn planned(name: &'static str, weight: u32, reserve: usize, traffic: u32) 
     }
 }
 
-/// How many queues a run on a cluster has; more than [`MOST`].
+/// The number of queues of a run on a cluster; more than [`MOST`].
 pub const ON_CLUSTER: usize = SLOTS + 1;
-/// How many of them have one slot.
+/// The number of these queues with one slot.
 const SLOTS: usize = 50;
-/// The last one may have several.
+/// The last of these queues, which may have several partitions.
 pub const PARTITIONED: &str = "parts";
-/// Workers find so many of them by the pattern: on every master some.
+/// The number of these queues that workers find by the pattern: some on every master.
 const FOUND_ON_CLUSTER: usize = 10;
 
-/// The queues of a run on a cluster. Those of one slot have an equal part of the messages, the one
-/// with partitions as many as fifteen of them, and that of the schedules none.
+/// The queues of a run on a cluster. Those with one slot have equal parts of the messages; the one
+/// with partitions has as many as fifteen of them; that of the schedules has none.
 static CLUSTER: LazyLock<Vec<Planned>> = LazyLock::new(|| {
     let part = |number: usize| {
         let is_found = number >= SLOTS - FOUND_ON_CLUSTER;
         let first = if is_found { "found" } else { "slot" };
-        let name = &*format!("{first}-{number:02}").leak(); // once in a process
+        let name = &*format!("{first}-{number:02}").leak(); // leaked only once in a process
         Planned {
             is_found,
             limit: match number {
@@ -148,7 +149,7 @@ pub fn is_partitioned(name: &str) -> bool {
     name == PARTITIONED
 }
 
-/// The first so many queues; more than [`MOST`] are those of a run on a cluster.
+/// The first `number` queues. More than [`MOST`] means those of a run on a cluster.
 pub fn planned_queues(number: usize) -> &'static [Planned] {
     if number > MOST {
         return &CLUSTER[..number.min(ON_CLUSTER)];
@@ -156,7 +157,7 @@ pub fn planned_queues(number: usize) -> &'static [Planned] {
     &ALL[..number.clamp(1, MOST)]
 }
 
-/// The same and, if these are all queues of a run, the queue of the schedules.
+/// The first `number` queues; if these are all queues of a run, also the queue of the schedules.
 pub fn served_queues(number: usize) -> &'static [Planned] {
     match number {
         MOST => &ALL,
@@ -165,7 +166,7 @@ pub fn served_queues(number: usize) -> &'static [Planned] {
     }
 }
 
-/// Those of the first so many queues that consumers claim over HTTP.
+/// The queues among the first `number` from which consumers claim over HTTP.
 pub fn http_queues(number: usize) -> impl Iterator<Item = &'static Planned> {
     planned_queues(number).iter().filter(|queue| queue.is_http)
 }
@@ -185,17 +186,17 @@ fn is_such(name: &str, is: impl Fn(&Planned) -> bool) -> bool {
     all.any(|queue| is(queue) && queue.name == name)
 }
 
-/// The bursts of a queue that workers find, the same for all producers of a run: a burst of 1 to 2 s
-/// and a silence of 5 to 15 s after it.
+/// The bursts of a queue that workers find by a pattern, equal for all producers of a run: a burst
+/// of 1 to 2 s, then a silence of 5 to 15 s.
 #[derive(Debug)]
 pub struct Bursts {
     rng: Rng,
-    /// By the clock that all processes share.
+    /// The present burst, from and until, by the clock that all processes share.
     burst_us: (u64, u64),
 }
 
 impl Bursts {
-    /// All processes of a run count from the same time, `epoch_us`.
+    /// `epoch_us` is the time from which all processes of a run count.
     pub fn new(seed: u64, epoch_us: u64) -> Self {
         Self {
             rng: Rng::with_seed(seed),

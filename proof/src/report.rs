@@ -22,12 +22,12 @@ impl Report<'_> {
         self.is_valid() && self.verdict.is_green()
     }
 
-    /// Why a run proves nothing, or the failures that the harness itself saw.
+    /// The reasons why a run proves nothing, and the failures that the harness itself saw.
     pub fn wrong(&self) -> impl Iterator<Item = &String> {
         self.ran.wrong.iter().chain(&self.verdict.invalid_because)
     }
 
-    /// The object of the last line.
+    /// The JSON object that is printed as the last line.
     pub fn json(&self) -> Value {
         let recovery = |by: &crate::recovery::Recovery| json!({"count": by.count, "p50": by.p50, "max": by.max});
         let recoveries: Map<_, _> = self
@@ -89,7 +89,7 @@ impl Report<'_> {
         Value::Object(object)
     }
 
-    /// A page in Markdown.
+    /// The report for people, in Markdown.
     pub fn page(&self) -> String {
         let (verdict, ran) = (self.verdict, self.ran);
         let mut page = String::new();

@@ -1,11 +1,13 @@
-//! The answer of `get` in one line, the same from the script's reply and from the library's result.
+//! Formats an answer of `get` as one line, identical for the script's reply and the library's
+//! result.
 
 use dueq::harness::Reply;
 use dueq::{OnExpire, StoredMessage};
 
 use crate::payload;
 
-/// `IS <state> <time ms> <failures> <crashes> <version> <bytes> <options>`, or `ABSENT`.
+/// Formats the library's result: `IS <state> <time ms> <failures> <crashes> <version> <bytes>
+/// <options>`, or `ABSENT`.
 pub fn of_library(id: &str, stored: Option<&StoredMessage>) -> String {
     let Some(stored) = stored else {
         return "ABSENT".to_owned();
@@ -41,7 +43,7 @@ pub fn of_library(id: &str, stored: Option<&StoredMessage>) -> String {
     )
 }
 
-/// None if this is no answer of `get`.
+/// Formats the script's reply; `None` if it is not an answer of `get`.
 pub(crate) fn of_reply(id: &str, fields: &[Reply]) -> Option<String> {
     if fields.is_empty() {
         return Some("ABSENT".to_owned());
@@ -71,7 +73,7 @@ pub(crate) fn of_reply(id: &str, fields: &[Reply]) -> Option<String> {
     ))
 }
 
-/// The options without the words that scripts add.
+/// The options without words that scripts add.
 pub(crate) fn as_pushed(options: &str) -> String {
     const ADDED: [&str; 3] = ["crashes=", "expires_by=", "snoozes="];
     let is_pushed = |word: &&str| !ADDED.iter().any(|added| word.starts_with(added));

@@ -1,21 +1,22 @@
-//! The schedules of a run: their names, their specs and how these change.
+//! The schedules of a run: their names and specs, and how these change.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use dueq::Error;
 use dueq::schedules::{MissedPolicy, OverlapPolicy, Schedule};
 
-/// How many schedules there are.
+/// The number of schedules.
 pub const SCHEDULES: usize = 32;
-/// The set that declares them.
+/// The name of the set to which they belong.
 pub const SET: &str = "chaos";
-/// How the ids of messages with a window begin.
+/// The prefix of ids of messages with a window.
 pub const WINDOWED: &str = "window-";
 const EVERY_MS: [u64; 12] = [
     50, 100, 250, 500, 700, 1_000, 1_500, 2_000, 3_000, 200, 400, 5_000,
 ];
-/// The last schedules are crons: the seconds between their fires, which divide a minute, and their
-/// zones. Each zone is whole minutes from UTC, so that a fire is a multiple of its seconds there too.
+/// The last schedules are crons: for each the seconds between its fires, which divide a minute, and
+/// its zone. Each zone is whole minutes from UTC, so fires are multiples of these seconds there
+/// too.
 const CRONS: [(u64, &str); 8] = [
     (1, "UTC"),
     (1, "America/St_Johns"),
@@ -26,14 +27,14 @@ const CRONS: [(u64, &str); 8] = [
     (1, "America/Sao_Paulo"),
     (10, "Asia/Kolkata"),
 ];
-/// How many fires of a cron are listed at most, so that lists run dry between two refills.
+/// The most fires of a cron that are listed; few, so that lists run dry between two refills.
 pub const LIST: usize = 2;
-/// After so many ticks a schedule with a limit ends.
+/// The number of ticks after which a schedule with a limit ends.
 const LIMIT: u64 = 3;
-/// Before any run: `every` counts from it.
+/// The anchor from which `every` counts: a time before any run.
 const ANCHOR_MS: u64 = 1_000_007;
 const WITHIN: Duration = Duration::from_millis(300);
-/// How many missed fires of a schedule become ticks.
+/// The most missed fires of a schedule that become ticks.
 const MOST_MISSED: u64 = 5;
 
 /// The name of a schedule.
@@ -41,12 +42,12 @@ pub fn name(number: usize) -> String {
     format!("tick-{number}")
 }
 
-/// Whether processes remove it. The others exist all the time.
+/// Whether processes remove the schedule. The others exist all the time.
 pub fn is_removed(number: usize) -> bool {
     number % 4 == 3
 }
 
-/// Whether it ends after some ticks. A change of it begins again.
+/// Whether the schedule ends after some ticks. A changed schedule restarts its count.
 pub fn is_limited(number: usize) -> bool {
     number % 8 == 6
 }
@@ -56,7 +57,7 @@ fn cron(number: usize) -> Option<(u64, &'static str)> {
     CRONS.get(number).copied()
 }
 
-/// The time between two fires, unless a generation doubles it.
+/// The interval between two fires. Some generations double it.
 pub fn every_ms(number: usize) -> u64 {
     match cron(number) {
         Some((seconds, _)) => seconds * 1_000,
@@ -68,8 +69,8 @@ fn pattern(seconds: u64) -> String {
     format!("*/{seconds} * * * * *")
 }
 
-/// The time between the fires of a pattern of these schedules. The checker computes them so, and not
-/// as the library does.
+/// The interval between the fires of a pattern of these schedules. The checker computes them from
+/// it, independently of the library.
 pub fn period_ms(pattern: &str) -> Option<u64> {
     let seconds = pattern.strip_prefix("*/")?.strip_suffix(" * * * * *")?;
     let seconds = seconds
@@ -79,8 +80,8 @@ pub fn period_ms(pattern: &str) -> Option<u64> {
     seconds.map(|seconds: u64| seconds * 1_000)
 }
 
-/// A schedule as it is declared in a generation: each one changes its payload, and of some also the
-/// interval.
+/// The schedule as it is declared in one generation. Each generation changes the payload, and for
+/// some schedules also the interval.
 pub fn schedule(number: usize, generation: u32) -> Result<Schedule, Error> {
     let is_odd = !generation.is_multiple_of(2);
     let mut every_ms = every_ms(number);
@@ -133,7 +134,7 @@ mod tests {
             };
             let step_ms = period_ms(&pattern(seconds)).expect("a pattern");
             assert_eq!(step_ms, every_ms(number));
-            // Around a change of the clocks of Paris too.
+            // Also around a clock change of Paris.
             for from_ms in [1_700_000_000_000, 1_806_195_598_000] {
                 let fires = schedule(number, 0)?.fires(from_ms)?;
                 let fires: Vec<_> = fires.take(9).map(|fire| fire.nominal_ms).collect();

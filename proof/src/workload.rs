@@ -1,5 +1,5 @@
-//! The pushes of a producer: the same for the same seed and name, except for times counted from the
-//! server's clock.
+//! The pushes of a producer. They depend only on the seed and the name, except for times that count
+//! from the server's clock.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ const TOO_FAR_MS: u64 = 101 * 31_557_600_000;
 /// Part of the id of a message that kills the worker that starts it.
 pub const POISON: &str = "poison";
 const INNOCENTS: usize = 49;
-/// A due time far in the past: the Unix epoch, or yesterday.
+/// A day. With it due times are made in the far past: the Unix epoch, or yesterday.
 const DAY_MS: u64 = 86_400_000;
-/// Payloads of this version or later belong to a message pushed under the id of one that had just
-/// ended.
+/// Payloads with this version or a higher one belong to a message that was pushed under the id of
+/// one that had just ended.
 pub const AGAIN: u32 = 1_000;
 
 /// One push.
@@ -32,7 +32,7 @@ pub struct Push {
     pub max_attempts: Option<u32>,
     pub on_conflict: OnConflict,
     pub expires: Option<Expires>,
-    /// What it costs of a rate; 1 is the default and is not sent.
+    /// What the message uses of a rate. 1 is the default and is not sent.
     pub cost: u32,
 }
 
@@ -45,13 +45,13 @@ pub struct Expires {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExpiresWhen {
-    /// So long after its due time.
+    /// The message expires this long after its due time.
     AfterMs(u64),
     AtMs(u64),
 }
 
 impl Push {
-    /// A new message under the id of one that has just ended: its payload tells them apart.
+    /// A new message under the id of one that has just ended; its payload tells the two apart.
     pub fn again(id: String, due: Due) -> Self {
         let (version, on_conflict) = (AGAIN + fastrand::u32(0..50_000), OnConflict::Keep);
         Self {
@@ -94,7 +94,7 @@ impl Push {
     }
 }
 
-/// The pushes of one call, and the pushes to repeat later.
+/// The pushes of one call, and pushes to be repeated later.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Step {
     pub pushes: Vec<Push>,
@@ -107,25 +107,26 @@ pub struct Plan {
     name: String,
     rng: Rng,
     number: u64,
-    /// One message in so many is poison; 0 is none.
+    /// One message in this number is poison; 0 for none.
     poison_every: u64,
     next_poison: u64,
-    /// Whether it pushes each of its ids once.
+    /// Whether the plan pushes each of its ids only once.
     once: bool,
-    /// Its queue can be parked: few messages are due after a burst.
+    /// Whether the queue can be parked: then few messages are due after a burst.
     is_found: bool,
-    /// Every queue has ids of the same names, and other versions of their payloads.
+    /// The first version of payloads. Queues share the names of ids, but not the versions.
     first_version: u32,
-    /// Whether its queue has a limit that binds: more messages then expire, and have a cost.
+    /// Whether the queue has a limit that binds: then more messages expire and have a cost.
     is_limited: bool,
-    /// The scripts of release 0.1 refuse messages that expire or have a cost.
+    /// Whether the producer has scripts of release 0.1, which refuse messages that expire or have a
+    /// cost.
     is_older: bool,
 }
 
 impl Plan {
     pub fn new(seed: u64, name: &str, queue: &Planned, poison_every: u64, once: bool) -> Self {
         let rng = Rng::with_seed(seed ^ hash(name.as_bytes()) ^ hash(queue.name.as_bytes()));
-        // Only the first queue has poison, and as much of it as a run with one queue.
+        // Only the first queue has poison messages, as many as in a run with one queue.
         let is_first = queue.name == planned_queues(1)[0].name;
         let poison_every = if is_first {
             poison_every * u64::from(queue.traffic) / 100
@@ -146,12 +147,12 @@ impl Plan {
         }
     }
 
-    /// The plan of a producer with the scripts of release 0.1, if `is_older`.
+    /// The plan for a producer with the scripts of release 0.1, if `is_older`.
     pub fn for_older(self, is_older: bool) -> Self {
         Self { is_older, ..self }
     }
 
-    /// The next step, by the server's clock `now_ms`.
+    /// The next step. `now_ms` is the server's clock.
     pub fn step(&mut self, now_ms: u64) -> Step {
         let mut step = Step::default();
         if self.poison_every > 0 && self.number >= self.next_poison {
@@ -162,8 +163,8 @@ impl Plan {
         match self.rng.u32(0..1_000) {
             0..560 => self.one(now_ms, &mut step),
             560..990 => (0..self.rng.usize(2..120)).for_each(|_| self.one(now_ms, &mut step)),
-            // Many messages due at the same instant: more than there are handlers, so that the last
-            // ones wait in the ready list.
+            // Many messages are due at one instant: more than there are handlers, so the last ones
+            // wait on the ready list.
             _ => {
                 let due = Due::AtMs(now_ms + self.rng.u64(300..800));
                 let number = self.rng.usize(200..700);
@@ -222,7 +223,8 @@ impl Plan {
         step.pushes.push(push);
     }
 
-    /// Mostly the time is so short that a busy queue, a retry or a snooze exceeds it.
+    /// Makes some messages expire. The time is mostly so short that a busy queue, a retry or a
+    /// snooze exceeds it.
     fn sometimes_expiring(&mut self, push: &mut Push, now_ms: u64) {
         let rng = &mut self.rng;
         let often = if self.is_limited { 4 } else { 25 };
@@ -230,7 +232,8 @@ impl Plan {
             let when = match rng.u32(0..10) {
                 0..7 => ExpiresWhen::AfterMs(rng.u64(1..400)),
                 7 | 8 => ExpiresWhen::AfterMs(rng.u64(60_000..600_000)),
-                // Later than every due time of a plan, so that the push is not refused.
+                // An absolute expiry is later than every due time of a plan, so that the push is
+                // not refused.
                 _ => ExpiresWhen::AtMs(now_ms + rng.u64(700_000..900_000)),
             };
             let drops = rng.bool();
@@ -273,7 +276,7 @@ impl Plan {
         }
     }
 
-    /// The library or the script refuses it, and nothing may remain of it.
+    /// Makes the push invalid: the library or the script refuses it, and no trace may remain.
     fn spoil(&mut self, push: &mut Push, now_ms: u64) {
         match self.rng.u32(0..5) {
             0 => push.id.push_str(&"x".repeat(200)),
@@ -282,13 +285,14 @@ impl Plan {
             3 => push.max_attempts = Some(0),
             _ => push.due = Due::AtMs(now_ms + TOO_FAR_MS),
         }
-        // If the library accepts it, the script has to refuse it: the more important case.
+        // Half of the time the library accepts it, so that the script must refuse it, which is the
+        // more important case.
         if self.rng.bool() {
             push.due = Due::AtMs(now_ms + TOO_FAR_MS);
         }
     }
 
-    /// Repeats an id, while it is scheduled, while a handler runs it, and after it has finished.
+    /// Pushes an id again: while it is scheduled, while a handler runs it, or after it has ended.
     fn repeat(&mut self, push: &Push, now_ms: u64, step: &mut Step) {
         let mut version = push.version;
         for _ in 0..self.rng.u32(1..4) {
@@ -312,7 +316,8 @@ impl Plan {
     }
 }
 
-/// The same id in another queue has another version, so that a mix-up shows.
+/// The first version of payloads in this queue. It differs between queues, so that a mix-up of
+/// queues is noticed.
 fn first_version(queue: &str) -> u32 {
     1 + u32::try_from(hash(queue.as_bytes()) % 90).unwrap_or(0) * 10
 }
@@ -332,7 +337,7 @@ fn odd(id: &str, rng: &mut Rng) -> String {
     }
 }
 
-/// The trace of one message in fifty; every push of its id has the same trace.
+/// The trace of one message in fifty. All pushes of an id have one trace.
 pub fn trace_parent(id: &str) -> Option<String> {
     let trace = hash(id.as_bytes());
     trace
@@ -340,7 +345,7 @@ pub fn trace_parent(id: &str) -> Option<String> {
         .then(|| format!("00-{trace:016x}{trace:016x}-{:016x}-01", trace | 1))
 }
 
-/// FNV-1a, then mixed, so that similar inputs differ in every bit.
+/// FNV-1a, then mixed, so that similar inputs differ in many bits.
 pub fn hash(bytes: &[u8]) -> u64 {
     let hash = bytes
         .iter()

@@ -1,4 +1,4 @@
-//! Puts the layers together.
+//! Assembles the router: its routes and layers.
 
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ use crate::work::{App, Shared};
 
 /// A router with all routes, to mount in another service: `app.nest_service("/dueq", router)`.
 ///
-/// [`Access::Loopback`] and a trusted proxy need the address of the peer: serve the service with
-/// `into_make_service_with_connect_info::<SocketAddr>()`. Without it they let nobody in. The limits of
-/// connections, heads and pauses of bodies are those of the service. `Config::listen` and
+/// [`Access::Loopback`] and a trusted proxy need the address of the peer, and refuse everybody
+/// without it: serve the service with `into_make_service_with_connect_info::<SocketAddr>()`. The
+/// service itself limits connections, request heads and pauses within bodies. `Config::listen` and
 /// `Config::max_connections` are ignored.
 ///
 /// # Errors
@@ -38,7 +38,7 @@ pub fn router(client: Client, config: Config) -> Result<Router, Error> {
     Ok(routed(&app))
 }
 
-/// The router of this state.
+/// The router with this state.
 pub(crate) fn routed(app: &Shared) -> Router {
     let (router, document) = routes::guarded(app);
     let _ = app.document.set(document);
@@ -94,7 +94,8 @@ fn method(method: &Method) -> &'static str {
     }
 }
 
-/// Tells browsers to use TLS only, if the server has it itself: a proxy says so on its own.
+/// Adds the header that makes browsers use only TLS, if the server itself terminates TLS. A proxy
+/// that does adds the header itself.
 async fn strict_transport(State(app): State<Shared>, mut response: Response) -> Response {
     if app.edge.hosts.is_tls() {
         let year = HeaderValue::from_static("max-age=31536000");
@@ -105,7 +106,7 @@ async fn strict_transport(State(app): State<Shared>, mut response: Response) -> 
     response
 }
 
-/// Adds the headers that keep browsers from reading or showing a response elsewhere.
+/// Adds headers by which browsers refuse to show a response in another site, or to guess its type.
 async fn hardened(mut response: Response) -> Response {
     let headers = response.headers_mut();
     let defaults = [

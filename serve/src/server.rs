@@ -1,4 +1,4 @@
-//! A server of its own: listens, serves, and stops without losing a request.
+//! A server with its own accept loop: listens, serves, and stops without losing a request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct Server {
     app: Shared,
 }
 
-/// Reaches a running server.
+/// Controls a running server from another task.
 #[derive(Clone)]
 pub struct Control {
     app: Shared,
@@ -34,8 +34,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// Reads the tokens file and the certificate again, and opens the audit log again. The server notices a changed
-    /// tokens file within a second without this call.
+    /// Reads the tokens file and the certificate again, and opens the audit log again. The server
+    /// notices a changed tokens file within a second, also without this call.
     pub fn reload(&self) {
         if let Some(tokens) = self.app.edge.gate.tokens() {
             tokens.reload();
@@ -51,8 +51,8 @@ impl Server {
     /// Reads the files of the configuration, and listens.
     ///
     /// # Errors
-    /// [`Error::Config`] if the configuration lets anybody in from other machines, or is wrong;
-    /// [`Error::Io`] if the address is in use.
+    /// [`Error::Config`] if the configuration is wrong, or would give everybody on other machines
+    /// access; [`Error::Io`] if the address is in use.
     pub async fn bind(client: Client, config: Config) -> Result<Self, Error> {
         config.check()?;
         for warning in config.warnings() {
@@ -74,12 +74,13 @@ impl Server {
         })
     }
 
-    /// The address: with port 0 in the configuration, the system chose the port.
+    /// The address on which the server listens. If the configured port is 0, the system has chosen
+    /// one.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Reaches the server while it runs.
+    /// A handle that controls the server while it runs.
     pub fn control(&self) -> Control {
         Control {
             app: self.app.clone(),
@@ -87,23 +88,23 @@ impl Server {
         }
     }
 
-    /// Serves until `stop` completes. Then `/readyz` answers 503, running requests have 30 s to
-    /// finish, and new ones are refused. Claims that wait end empty, and granted messages that nobody
-    /// received are released, for up to 12 s more.
+    /// Serves until `stop` completes. Then `/readyz` answers 503, new requests are refused, and
+    /// running ones have 30 s to finish. Waiting claims end without messages. For up to 12 s more,
+    /// granted messages that no caller received are released.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let served = accept::Served {
             router: self.router,
             max_connections: self.max_connections,
             tls: self.tls,
         };
-        // Each operation stops after its step, and writes its line to the audit log.
+        // Each operation stops after its current step, and writes a line to the audit log.
         let last = self.app.operations.ended();
         accept::run(self.listener, served, &self.app.edge, stop, last).await;
         self.app.claims.end().await;
     }
 }
 
-/// The router below the path of the public URL. Health is at the root, too.
+/// The router below the path of the public URL. The health routes are at the root, too.
 fn prefixed(app: &Shared) -> Router {
     let router = routed(app);
     let prefix = app.edge.hosts.public().map_or("", |url| url.path());
@@ -111,7 +112,8 @@ fn prefixed(app: &Shared) -> Router {
         return router;
     }
     let (health, _) = routes::health().split_for_parts();
-    // `nest` would not match the prefix with a slash, which is the address of the first page.
+    // `nest` does not match the prefix with a trailing slash, which is the address of the first
+    // page.
     everywhere(
         Router::new()
             .nest_service(prefix, router)

@@ -1,4 +1,4 @@
-//! A batcher: where callers hand in items, with a bounded backlog.
+//! A batcher: callers hand items to it, and it bounds how many of them wait.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,9 +13,11 @@ use crate::batch::item::{Answer, Answered, Arrival, Group, Item, Pending, gone};
 use crate::batch::verb::BatchVerb;
 use crate::error::{Applied, Error};
 
-/// How many bytes may wait for results. Callers beyond it wait for room, so that memory is bounded.
+/// How many bytes of items may be in a batcher without a result. A caller with more waits for room,
+/// so that memory is bounded.
 const BACKLOG_BYTES: u32 = 16 * 1024 * 1024;
-/// The least that an item counts for in the backlog, so that at most 4,096 items wait.
+/// The smallest number of bytes by which an item counts in the backlog, so that at most 4,096 items
+/// wait.
 const MIN_ITEM_BYTES: u32 = 4_096;
 
 /// Collects the items of one verb and one durability of one partition, and sends them in batches.
@@ -26,11 +28,12 @@ pub(crate) struct Batcher<V: BatchVerb> {
     verb: PhantomData<V>,
 }
 
-/// The task that gathers the items into calls: its channel, and how many items it has not sent.
+/// The task that gathers items into calls: its channel, and the number of items that it has not
+/// sent.
 struct GatherTask<T> {
     sender: mpsc::UnboundedSender<Arrival<T>>,
     waiting: Arc<WaitingItems>,
-    /// Whether it runs on the runtime of the batcher's supervisor.
+    /// Whether the task runs on the runtime of the batcher's supervisor, not on that of a caller.
     on_own_runtime: bool,
 }
 
@@ -38,7 +41,7 @@ struct GatherTask<T> {
 #[derive(Default)]
 pub(crate) struct WaitingItems {
     pub(crate) count: AtomicUsize,
-    /// Notified when enough items wait for a second call in flight.
+    /// Notified when enough items wait to justify a second call in flight.
     pub(crate) enough: Notify,
 }
 
@@ -52,13 +55,13 @@ impl<V: BatchVerb> Batcher<V> {
         }
     }
 
-    /// Sends one item along with the others that wait, and returns its own result.
+    /// Sends one item in a call with other waiting items, and returns the result of this item.
     pub(crate) async fn submit(&self, item: Item) -> Result<V::Output, Error> {
         self.pending(item).await?.get().await
     }
 
-    /// Sends one item, as [`submit`](Self::submit), for a caller that can send it to another
-    /// partition if this one refuses the map.
+    /// Sends one item, as [`submit`](Self::submit) does. If the partition refuses the map, the
+    /// caller gets the item back and can send it to another partition.
     pub(crate) async fn submit_routed(&self, item: Item) -> Answered<V::Output> {
         match self.pending(item).await {
             Ok(answer) => answer.answered().await,
@@ -78,7 +81,7 @@ impl<V: BatchVerb> Batcher<V> {
         Ok(answer)
     }
 
-    /// Hands in a caller's items as soon as there is room. They go in one call.
+    /// Queues the items of one caller as soon as there is room. They go in one call.
     pub(crate) async fn enqueue(&self, group: Group<V::Output>) {
         let shares = group.items.iter().map(|(item, _)| share(item.size())).sum();
         let mut room = match self.room(shares).await {
@@ -87,7 +90,7 @@ impl<V: BatchVerb> Batcher<V> {
         };
         let since = Instant::now();
         let pending = group.items.into_iter().filter_map(|(item, answer)| {
-            // The shares add up to the permit, so that every split succeeds.
+            // The shares of all items add up to the permit, so every split succeeds.
             let _room = room.split(share(item.size()) as usize)?;
             Some(Pending {
                 item,
@@ -99,8 +102,8 @@ impl<V: BatchVerb> Batcher<V> {
         self.send(Arrival::Many(pending.collect()));
     }
 
-    /// Waits for room in the backlog. It has no time limit of its own: it ends as the calls before
-    /// it end, and those have limits. A limit here would fail callers only because many wait.
+    /// Waits for room in the backlog. The wait has no time limit: it ends when earlier calls end,
+    /// and those have time limits. A limit here would fail callers only because many wait.
     async fn room(&self, bytes: u32) -> Result<OwnedSemaphorePermit, Error> {
         // The semaphore is never closed.
         Arc::clone(&self.room)
@@ -112,7 +115,8 @@ impl<V: BatchVerb> Batcher<V> {
     fn send(&self, mut arrival: Arrival<V::Output>) {
         let count = arrival.items().len();
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-        // A task ends with the runtime that it was started on: then the next caller starts another.
+        // The gathering task ends with the runtime that it was started on. Then this loop starts
+        // another one.
         for _ in 0..2 {
             let GatherTask {
                 sender, waiting, ..
@@ -152,7 +156,7 @@ impl<V: BatchVerb> Batcher<V> {
         }
     }
 
-    /// Whether the task is gone, or about to end with the runtime of its supervisor.
+    /// Whether the gathering task has ended, or is about to end with the runtime of its supervisor.
     fn has_ended(&self, task: &GatherTask<V::Output>) -> bool {
         let supervisor = self.spec.supervisor.as_ref();
         task.sender.is_closed()
@@ -160,7 +164,7 @@ impl<V: BatchVerb> Batcher<V> {
     }
 }
 
-/// An item's share of the backlog.
+/// How many bytes an item of this size counts in the backlog.
 fn share(bytes: usize) -> u32 {
     u32::try_from(bytes)
         .unwrap_or(u32::MAX)

@@ -1,13 +1,13 @@
-//! Groups the items of an ack by claim: ARGV names each claim once, and each result goes back to
-//! its own item.
+//! Groups the items of an ack by claim, because ARGV names each claim once. Also gives each result
+//! back to its own item.
 
 use crate::batch::item::Pending;
 
-/// The order in which items are sent, those of one claim beside each other.
+/// The order in which the items of a batch are sent: items of one claim are adjacent.
 pub(crate) struct ByClaim {
-    /// Indexes into the batch.
+    /// Indexes into the batch, in the order of sending.
     order: Vec<usize>,
-    /// How many items each claim has, as text.
+    /// For each claim the number of its items, as text for ARGV.
     counts: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ impl ByClaim {
         order.chunk_by(move |one, other| token(batch, *one) == token(batch, *other))
     }
 
-    /// ARGV: for each claim its token, the number of ids, and the ids.
+    /// Returns ARGV: for each claim its token, the number of its ids, and the ids.
     pub(crate) fn args<'a, T>(&'a self, batch: &'a [Pending<T>]) -> Vec<&'a [u8]> {
         let mut args = Vec::with_capacity(batch.len() + 2 * self.counts.len());
         for (items, count) in Self::claims(&self.order, batch).zip(&self.counts) {
@@ -51,7 +51,7 @@ impl ByClaim {
         args
     }
 
-    /// Puts results from the order of sending into the order of the batch.
+    /// Reorders results, which come in the order of sending, into the order of the batch.
     pub(crate) fn in_batch_order<R>(&self, results: Vec<R>) -> Vec<R> {
         let mut indexed: Vec<_> = self.order.iter().zip(results).collect();
         indexed.sort_by_key(|(index, _)| **index);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn each_claim_is_named_once_and_results_keep_their_items() {
+    fn argv_names_each_claim_once_and_results_fit_their_items() {
         let room = Arc::new(Semaphore::new(10));
         let acks = [
             ("a", "T2"),

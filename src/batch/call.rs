@@ -10,16 +10,17 @@ use crate::server::rounds::Rounds;
 use crate::server::route::RoutedLane;
 use crate::telemetry::metrics::Meters;
 
-/// Most bytes of one script call with more than one item.
+/// The most bytes of one script call, unless the call has a single item.
 pub(crate) const BATCH_BYTES: usize = 1024 * 1024;
-/// How long a lingering batcher waits between two calls. At full load it saves Redis 5 % of the
-/// time that one message costs.
+/// How long a lingering batcher waits after a call before it sends the next one. At full load this
+/// saves 5 % of Redis's time for a message.
 pub(crate) const LINGER: Duration = Duration::from_millis(1);
 
 /// The keys, connection, meters, durability, linger and supervisor of a batcher's calls.
 #[derive(Clone)]
 pub(crate) struct CallSpec {
-    /// The first argument: the epoch of the map by which ids were routed here, or nothing.
+    /// The first argument of the call: the epoch of the map that routed the ids here; empty if the
+    /// queue has no map.
     pub(crate) fence: Arc<str>,
     /// Whether they are calls of producers of a queue with a map.
     pub(crate) is_of_many: bool,
@@ -27,9 +28,9 @@ pub(crate) struct CallSpec {
     pub(crate) lane: Arc<RoutedLane>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) durability: Durability,
-    /// How long after a call the next one goes, unless enough items have gathered.
+    /// The pause after a call before the next call, unless enough items gather earlier.
     pub(crate) linger: Duration,
-    /// Runs the batcher's tasks. `None`: they run on the runtime of its callers.
+    /// Runs the batcher's tasks. With `None` they run on the runtime of the caller.
     pub(crate) supervisor: Option<Arc<dyn Supervisor>>,
 }
 
@@ -47,7 +48,7 @@ impl CallSpec {
         }
     }
 
-    /// For producers of a queue with a map.
+    /// Returns the settings for a producer of a queue with a map.
     pub(crate) fn of_many(self, fence: Arc<str>) -> Self {
         Self {
             fence,
@@ -56,15 +57,15 @@ impl CallSpec {
         }
     }
 
-    /// The rounds in which calls of a queue with a map go. A call that waits for replicas or disks
-    /// has its own connection, and delays no other.
+    /// The rounds that let the calls of a queue's partitions go together; `None` for a call that
+    /// waits for replicas or disks. Such a call has its own connection and delays no other.
     pub(crate) fn rounds(&self) -> Option<Arc<Rounds>> {
         let shares = self.is_of_many && self.durability == Durability::Memory;
         shares.then(|| self.lane.rounds()).flatten()
     }
 
-    /// For items whose callers do not wait for the results: a call goes 1 ms after the one before,
-    /// or as soon as enough items have gathered.
+    /// Returns the settings for items whose callers do not wait for results. Such a batcher sends a
+    /// call 1 ms after the previous one, or as soon as enough items have gathered.
     pub(crate) fn with_linger(self) -> Self {
         Self {
             linger: LINGER,
@@ -72,19 +73,19 @@ impl CallSpec {
         }
     }
 
-    /// For a batcher whose tasks a worker supervises.
+    /// Returns the settings for a batcher whose tasks a worker supervises.
     pub(crate) fn with_supervisor(self, supervisor: Option<Arc<dyn Supervisor>>) -> Self {
         Self { supervisor, ..self }
     }
 
-    /// For items that must be this durable before their callers get results.
+    /// Returns the settings for calls whose results wait until the change is this durable.
     pub(crate) fn with_durability(self, durability: Durability) -> Self {
         Self { durability, ..self }
     }
 }
 
-/// Whether this number of items, with this number of bytes in all, fits one call of `most` items.
-/// A single item always does.
+/// Whether these items fit one call: at most `most` items, and at most `BATCH_BYTES` bytes. A
+/// single item always fits.
 pub(crate) fn fits(items: usize, bytes: usize, most: usize) -> bool {
     items <= 1 || items <= most && bytes <= BATCH_BYTES
 }

@@ -19,7 +19,8 @@ use crate::server::patience::Repeat;
 struct CallBatch<T> {
     items: Vec<Pending<T>>,
     bytes: usize,
-    /// Whether some items must not be repeated.
+    /// Whether the batch has items that must not be repeated. Calls with such items are sent in
+    /// order.
     ordered: bool,
 }
 
@@ -38,8 +39,8 @@ impl<T> CallBatch<T> {
         self.items.len() < most
     }
 
-    /// Adds a caller's items, or returns them if they do not fit. They are never split: a caller of
-    /// a hundred pushes would otherwise wait for two calls.
+    /// Adds the items of one caller, or returns them if they do not all fit. They are never split:
+    /// a caller of a hundred pushes would otherwise wait for two calls.
     fn add(&mut self, arrival: Arrival<T>, most: usize) -> Option<Arrival<T>> {
         let items = self.items.len() + arrival.items().len();
         if !fits(items, self.bytes + arrival.bytes(), most) {
@@ -63,7 +64,7 @@ impl<T> CallBatch<T> {
     }
 }
 
-/// Sends the items that arrive, until the batcher is dropped.
+/// Gathers the items that arrive into calls and sends these, until the batcher is dropped.
 pub(crate) async fn run<V: BatchVerb>(
     spec: Arc<CallSpec>,
     mut receiver: mpsc::UnboundedReceiver<Arrival<V::Output>>,
@@ -101,8 +102,8 @@ pub(crate) async fn run<V: BatchVerb>(
                 next = batch.add(group, most);
             }
             while in_flight.0.try_join_next().is_some() {}
-            // Calls with items that must not be repeated are sent one after another, as is the call
-            // after them: so their order is kept.
+            // A call with items that must not be repeated starts after the previous call has ended,
+            // and the next call starts after its end. So the order of such items is kept.
             let joins = in_flight.0.len() == 1
                 && batch.items.len() >= V::ENOUGH
                 && !ordered
@@ -138,7 +139,7 @@ pub(crate) async fn run<V: BatchVerb>(
     while in_flight.0.join_next().await.is_some() {}
 }
 
-/// The calls that have no reply yet. If the gathering panics, they go on.
+/// The calls that have no reply yet. They continue even if the gathering task panics.
 #[derive(Default)]
 struct CallsInFlight(JoinSet<()>);
 

@@ -1,4 +1,5 @@
-//! One batch that is sent: tries, repetitions where they do no harm, and a result for each item.
+//! One batch that was sent: its tries, the repetition of items that are safe to repeat, and the
+//! result of each item.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,11 +19,11 @@ use crate::server::patience::{Patience, Repeat};
 use crate::server::rounds::Turn;
 use crate::telemetry::metrics::Counter;
 
-/// The first try of a call whose tries the server recognises.
+/// The first try of a call, for calls whose repetitions the server recognises.
 struct FirstTry {
-    /// `<until> <nonce>` as the script takes it, the same in each try.
+    /// The argument `<until> <nonce>` of the script. All tries of the call have the same one.
     argument: String,
-    /// The latest time at which it may have begun, in Unix microseconds of the server.
+    /// The latest time at which the first try may have begun, in Unix microseconds of the server.
     latest_start_us: i64,
 }
 
@@ -37,14 +38,14 @@ pub(crate) struct InFlightBatch<V: BatchVerb> {
     /// When the first try began.
     began: Instant,
     first_try: Option<FirstTry>,
-    /// Whether an earlier try may have been applied.
+    /// Whether a try before the current one may have been applied.
     repeated: bool,
 }
 
 impl<V: BatchVerb> InFlightBatch<V> {
     pub(crate) fn new(spec: Arc<CallSpec>, batch: Vec<Pending<V::Output>>) -> Self {
-        // The time limit counts from the newest item's arrival, not from when earlier calls failed;
-        // every item gets one try.
+        // The time limit counts from the arrival of the newest item, not from when earlier calls
+        // failed. So every item gets at least one try.
         let newest = batch.iter().map(|pending| pending.since).max();
         let patience = Patience::since(newest.unwrap_or_else(Instant::now));
         if batch
@@ -63,7 +64,7 @@ impl<V: BatchVerb> InFlightBatch<V> {
         }
     }
 
-    /// Sends until every item has a result. The first try has its turn in a round.
+    /// Sends until every item has a result. `turn` is the turn of the first try in a round.
     pub(crate) async fn finish(mut self, turn: Option<Turn>) {
         self.send().await;
         drop(turn);
@@ -73,7 +74,7 @@ impl<V: BatchVerb> InFlightBatch<V> {
         }
     }
 
-    /// Sends the items without a result. Those that are to be sent again stay in the batch.
+    /// Sends the items that have no result. Items that must be sent again stay in the batch.
     async fn send(&mut self) {
         let prefix = match self.prefix().await {
             Ok(prefix) => prefix,
@@ -86,7 +87,8 @@ impl<V: BatchVerb> InFlightBatch<V> {
         }
     }
 
-    /// The script has replied; the wait for replicas or disks may have failed.
+    /// Handles a reply of the script. The wait for replicas or disks after the script may still
+    /// have failed.
     fn replied(&mut self, mut results: Results<V::Output>, waited: Waited) {
         let mut again = Vec::new();
         let shortfall = match waited {
@@ -97,16 +99,16 @@ impl<V: BatchVerb> InFlightBatch<V> {
                 Some(format!("the wait for replicas or disks failed: {error}"))
             }
         };
-        // Then the next try repeats this call, and none of its items may be sent as a new one.
+        // The next try repeats this call, so none of its items may count as new.
         self.repeated |= !again.is_empty();
         self.distribute(results, shortfall.as_deref());
         if !again.is_empty() {
             self.batch.extend(again);
             return;
         }
-        // Items that are left were refused as too late, or taken for a repetition of an older call,
-        // at their first try: the estimate of the server's clock was wrong, and the reply has
-        // corrected it.
+        // At their first try the server refused these items as too late, or took them for a
+        // repetition of an older call. The estimate of the server's clock was wrong, and this reply
+        // has corrected it.
         self.first_try = None;
         let error = too_late::<V>();
         if !self.batch.is_empty() && !self.patience.allows(&error, Repeat::Harmless) {
@@ -114,7 +116,8 @@ impl<V: BatchVerb> InFlightBatch<V> {
         }
     }
 
-    /// The call ended with an error: keeps the items that may be sent again, and fails the others.
+    /// Handles a call that ended with an error: keeps the items that may be sent again, and fails
+    /// the others.
     fn not_replied(&mut self, error: &Error) {
         if error.is_remapped() {
             return self.hand_back(error);
@@ -133,8 +136,8 @@ impl<V: BatchVerb> InFlightBatch<V> {
         self.batch = again;
     }
 
-    /// Gives all items back to their callers, who route them by the newer map. The refusal says
-    /// whether an earlier try may have been applied.
+    /// Gives all items back to their callers, which route them by the newer map. The error of each
+    /// says whether an earlier try may have been applied.
     fn hand_back(&mut self, error: &Error) {
         let error = self.of_all_tries(error);
         for pending in std::mem::take(&mut self.batch) {
@@ -164,9 +167,9 @@ impl<V: BatchVerb> InFlightBatch<V> {
         }
     }
 
-    /// `until` counts from the earliest time at which the first try may begin. A message that
-    /// ended before this call is then never taken for one of this call's own, provided that this
-    /// client has seen a reply from after that end.
+    /// Makes the argument that identifies the tries of this call. `until` counts from the earliest
+    /// time at which the first try may begin. So a message that ended before this call is never
+    /// taken for one of this call's, if this client has seen a later reply.
     async fn first_try(&self) -> Result<FirstTry, Error> {
         let lane = self.spec.lane.lane().await?;
         let clock = lane.clock();
@@ -186,8 +189,8 @@ impl<V: BatchVerb> InFlightBatch<V> {
         })
     }
 
-    /// Asks the server for its time, not behind a wait for replicas. A dedicated connection has no
-    /// time limit of its own.
+    /// Asks the server for its time, but not on a connection that waits for replicas. A dedicated
+    /// connection has no time limit of its own, so this call sets one.
     async fn ask_time(&self, lane: &Lane) -> Result<(), Error> {
         let _guard = lane.wait_lock.lock().await;
         // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
@@ -203,8 +206,8 @@ impl<V: BatchVerb> InFlightBatch<V> {
             .inspect_err(|error| self.spec.meters.call_failed(error))
     }
 
-    /// Takes the items out whose change is unconfirmed and that may be sent again: a new master may
-    /// lack the change. The other items keep their results.
+    /// Removes and returns the items whose change is unconfirmed and that may be sent again: a new
+    /// master may lack the change. The other items keep their results.
     fn take_unconfirmed(
         &mut self,
         results: &mut Results<V::Output>,
@@ -227,7 +230,8 @@ impl<V: BatchVerb> InFlightBatch<V> {
         again
     }
 
-    /// Sends one call. Returns the result of each item, and whether replicas or disks confirmed.
+    /// Sends one call. Returns the result of each item, and whether replicas or disks confirmed the
+    /// change.
     async fn call(&self, prefix: Option<&str>) -> Result<(Results<V::Output>, Waited), Error> {
         let CallSpec {
             fence,
@@ -268,7 +272,7 @@ impl<V: BatchVerb> InFlightBatch<V> {
         })
     }
 
-    /// Gives each caller its result. Items that are to be sent again stay in the batch.
+    /// Gives each caller its result. Items that must be sent again stay in the batch.
     fn distribute(&mut self, results: Results<V::Output>, shortfall: Option<&str>) {
         let first = self.first_try.as_ref();
         let tries = Tries {
@@ -299,7 +303,8 @@ impl<V: BatchVerb> InFlightBatch<V> {
         }
     }
 
-    /// The error of the last try. If an earlier try may have been applied, it says so.
+    /// The error of the last try, for the caller of an item. It says so if an earlier try may have
+    /// been applied.
     fn of_all_tries(&self, error: &Error) -> Error {
         if self.repeated {
             error.clone().of_repeated()
@@ -308,7 +313,7 @@ impl<V: BatchVerb> InFlightBatch<V> {
         }
     }
 
-    /// Fails all items.
+    /// Fails all items with this error.
     fn fail(&mut self, error: &Error) {
         let error = self.of_all_tries(error);
         for pending in std::mem::take(&mut self.batch) {
@@ -336,7 +341,8 @@ impl<V: BatchVerb> InFlightBatch<V> {
     }
 }
 
-/// The server's clock was set repeatedly, faster than replies correct the estimate of it.
+/// The error after several refusals as too late: the server's clock was set again and again, faster
+/// than replies correct the estimate of it.
 fn too_late<V: BatchVerb>() -> Error {
     let message = format!(
         "{} was refused as too late for {PATIENCE:?}: is the clock of the server steady?",

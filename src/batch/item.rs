@@ -11,13 +11,13 @@ use crate::server::patience::Repeat;
 
 /// What one caller wants done to one message.
 pub(crate) struct Item {
-    /// The claim of a settlement or an extension: its id and token come before `args`. The item
-    /// keeps the delivery with its payload, which does not count towards the backlog: the handler's
-    /// task usually keeps it as well.
+    /// The claim of a settlement or an extension: its id and token precede `args` in ARGV. The item
+    /// keeps the delivery and its payload alive. That payload does not count in the backlog,
+    /// because the handler's task usually holds it as well.
     pub(crate) granted: Option<Arc<dyn OfClaim>>,
-    /// Its share of the script's ARGV, or the rest of it.
+    /// The arguments of this item in the script's ARGV; after those of `granted` if that is set.
     pub(crate) args: Vec<Vec<u8>>,
-    /// Whether it may be sent again if the reply is lost.
+    /// Whether the item may be sent again if the reply is lost.
     pub(crate) repeat: Repeat,
 }
 
@@ -30,7 +30,7 @@ impl Item {
         granted.chain(self.args.iter().map(Vec::as_slice))
     }
 
-    /// The id of the message: the first argument.
+    /// The id of the message, which is the item's first argument.
     pub(crate) fn id(&self) -> &[u8] {
         self.args().next().unwrap_or_default()
     }
@@ -40,13 +40,13 @@ impl Item {
     }
 }
 
-/// A message that a claim granted.
+/// The claim that granted a message: what a settlement of it needs.
 pub(crate) trait OfClaim: Send + Sync {
     fn id(&self) -> &[u8];
     fn token(&self) -> &[u8];
 }
 
-/// What became of an item.
+/// What an item's caller gets.
 pub(crate) enum Answered<T> {
     Result(Result<T, Error>),
     /// The partition has another map than the one that routed the item here. Nothing was applied;
@@ -55,7 +55,7 @@ pub(crate) enum Answered<T> {
 }
 
 impl<T> Answered<T> {
-    /// The result, for a caller that has nowhere else to send the item.
+    /// The result of the item, for a caller that cannot send the item to another partition.
     fn result(self) -> Result<T, Error> {
         match self {
             Self::Result(result) => result,
@@ -64,7 +64,8 @@ impl<T> Answered<T> {
     }
 }
 
-/// Where the result of one item goes. If a panic drops it, the result is an error that says so.
+/// Sends the result of one item to its caller. If a panic drops the sender, the result is an error
+/// that says so.
 pub(crate) struct Sender<T>(Option<oneshot::Sender<Answered<T>>>);
 
 impl<T> Sender<T> {
@@ -72,7 +73,7 @@ impl<T> Sender<T> {
         self.answer(Answered::Result(result));
     }
 
-    /// Hands the item back, because the partition has another map.
+    /// Gives the item back to its caller, because the partition has another map.
     pub(crate) fn hand_back(self, item: Item, error: Error) {
         self.answer(Answered::Remapped(item, error));
     }
@@ -95,7 +96,7 @@ impl<T> Drop for Sender<T> {
     }
 }
 
-/// The result of one item, once it is there.
+/// The future result of one item.
 pub(crate) struct Answer<T>(oneshot::Receiver<Answered<T>>);
 
 impl<T> Answer<T> {
@@ -104,13 +105,13 @@ impl<T> Answer<T> {
         (Sender(Some(sender)), Self(receiver))
     }
 
-    /// Waits for the result. Dropped, the item is sent all the same.
+    /// Waits for the result. The item is sent even if this future is dropped.
     pub(crate) async fn get(self) -> Result<T, Error> {
         self.answered().await.result()
     }
 
-    /// Waits for the result, or for the item if its partition refused the map: the caller can send
-    /// it to another one.
+    /// Waits for the result. If the partition refused the map, returns the item instead, and the
+    /// caller can send it to another partition.
     pub(crate) async fn answered(self) -> Answered<T> {
         let gone = |_| Answered::Result(Err(gone(Applied::Unknown)));
         self.0.await.unwrap_or_else(gone)
@@ -120,14 +121,14 @@ impl<T> Answer<T> {
 /// An item that has no result yet.
 pub(crate) struct Pending<T> {
     pub(crate) item: Item,
-    /// When the batcher took it.
+    /// When the batcher received the item.
     pub(crate) since: Instant,
     pub(crate) answer: Sender<T>,
-    /// Its share of the backlog, given back with the result.
+    /// The item's room in the backlog, which is free again when the item has its result.
     pub(crate) _room: OwnedSemaphorePermit,
 }
 
-/// The items of one caller that go in one call: never more than a call takes.
+/// The items of one caller that go in one call: never more than one call takes.
 pub(crate) struct Group<T> {
     pub(crate) items: Vec<(Item, Sender<T>)>,
     bytes: usize,
@@ -158,7 +159,7 @@ impl<T> Group<T> {
         answer
     }
 
-    /// Fails all items: none is sent.
+    /// Fails all items of the group before any was sent.
     pub(crate) fn fail(self, error: &Error) {
         for (_, sender) in self.items {
             sender.send(Err(error.clone()));

@@ -1,4 +1,4 @@
-//! Panics of a batcher's tasks: no item is left without a result.
+//! Supervision of a batcher's tasks: if one panics, each of its items still gets a result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -6,26 +6,28 @@ use std::pin::{Pin, pin};
 use crate::batch::call::CallSpec;
 use crate::error::panic_text;
 
-/// Runs the tasks of batchers, and learns of their panics. Without one, a batcher runs its tasks on
-/// the runtime of its callers.
+/// Runs the tasks of batchers, and learns of their panics. Without a supervisor, a batcher runs its
+/// tasks on the runtime of its callers.
 pub(crate) trait Supervisor: Send + Sync {
     /// Spawns the task that gathers the items of a batcher.
     fn spawn(&self, work: Pin<Box<dyn Future<Output = ()> + Send>>);
 
-    /// Whether its own runtime has ended, or is about to: then it spawns on that of the caller.
+    /// Whether the supervisor's own runtime has ended, or is about to. Then `spawn` uses the
+    /// runtime of the caller.
     fn has_ended(&self) -> bool {
         false
     }
 
-    /// A call of a batcher panicked: its items have their errors already.
+    /// Reports that a call of a batcher panicked. The items of the call already have their errors.
     fn panicked(&self, text: &str);
 }
 
-/// Awaits one call, and reports its panic.
+/// Awaits one call, and reports its panic to the supervisor.
 pub(crate) async fn supervise(spec: &CallSpec, work: impl Future<Output = ()>) {
     let mut work = pin!(work);
     let result = std::future::poll_fn(|context| {
-        // Unwind safe: the unwinding drops all that the call has, and so answers its items.
+        // Unwind safe: the unwinding drops all that the call holds, and each dropped item gets an
+        // error.
         match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
             Ok(poll) => poll.map(Ok),
             Err(panic) => std::task::Poll::Ready(Err(panic)),
@@ -70,7 +72,7 @@ mod tests {
         }
     }
 
-    /// Records which tasks panicked.
+    /// A supervisor that records which tasks panicked.
     #[derive(Default)]
     struct Recorder(Arc<Mutex<Vec<&'static str>>>);
 
@@ -90,9 +92,9 @@ mod tests {
         }
     }
 
-    /// On a runtime without timers every call panics, and so does the wait between two calls.
+    /// On a runtime without timers every call panics, and so does the linger between two calls.
     #[test]
-    fn a_panic_ends_its_items_and_not_the_batcher() {
+    fn panic_of_a_call_fails_its_items_and_spares_the_batcher() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .expect("a runtime");

@@ -1,8 +1,8 @@
-//! Properties of the decoders that must hold for any bytes, as functions that panic if one does
-//! not: for URLs, names, handles, and replies of servers.
+//! Checks of the decoders of URLs, names, handles, and replies of servers. Each check is a function
+//! that takes any bytes and panics if a decoder breaks its rules.
 //!
-//! A test applies them to the lines of `fuzz/corpus` and to mutations of those;
-//! `make proof NAME=fuzz` runs for longer.
+//! A test applies them to the lines of `fuzz/corpus` and to mutations of these lines; `make proof
+//! NAME=fuzz` runs longer.
 
 mod overview;
 mod wire;
@@ -25,7 +25,7 @@ pub use self::wire::{handle, name, url};
 /// Panics if these bytes are decoded wrongly.
 pub type Check = fn(&[u8]);
 
-/// A check, by the name of its lines in `fuzz/corpus`.
+/// All checks, each with the name that its lines have in `fuzz/corpus`.
 pub const CHECKS: [(&str, Check); 5] = [
     ("reply", reply),
     ("answer", answer),
@@ -34,8 +34,8 @@ pub const CHECKS: [(&str, Check); 5] = [
     ("handle", handle),
 ];
 
-/// Answers about a server or from a Sentinel are decoded as they were sent, or not at all. The
-/// first byte selects the kind.
+/// Replies about a server, or from a Sentinel, are decoded as they were sent, or not at all. The
+/// first byte selects the kind of reply.
 pub fn answer(bytes: &[u8]) {
     wire::answer(bytes);
     if let Some(info) = bytes.strip_prefix(b"i")
@@ -45,8 +45,9 @@ pub fn answer(bytes: &[u8]) {
     }
 }
 
-/// Replies of scripts: each decoded value was sent, at its position; a reply that does not follow
-/// the protocol is an error that says so. The first byte selects the script, the rest is the reply.
+/// Replies of scripts are decoded as they were sent, each value at its position. A reply against
+/// the protocol is an error that says so. The first byte selects the script, the other bytes are
+/// the reply.
 pub fn reply(bytes: &[u8]) {
     let Some((which, rest)) = bytes.split_first() else {
         return;
@@ -92,7 +93,7 @@ fn refused(result: Result<(), Error>) {
 }
 
 fn header(sent: &Sent, header: &Header) {
-    // -1 means none; every other negative value is past.
+    // The header has -1 for no time. Another negative value is a time in the past.
     let time = |place: usize| {
         Some(sent.integer(&[0, place]))
             .filter(|ms| *ms != -1)
@@ -215,7 +216,7 @@ fn stats(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
     };
     for pair in 0..sent.len(&[1]) / 2 {
         let name = sent.text(&[1, 2 * pair]);
-        // Some of them, of which each is mistaken for no other.
+        // A selection of fields, chosen so that a mix-up of two fields is noticed.
         let field = match name.as_str() {
             "scheduled" => &mut expected.scheduled,
             "dead" => &mut expected.dead,
@@ -269,7 +270,7 @@ fn audit(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
     Ok(())
 }
 
-/// The item results of a batch.
+/// Checks the item results of a batch.
 fn items(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
     let mut items: Body = reply.body.parts()?;
     for place in 0..sent.len(&[1]) {

@@ -1,4 +1,5 @@
-//! The replies to dues, nodes, held and history, and the messages of claims.
+//! Checks of the replies to `dues`, `nodes`, `held` and `history`, and of the messages that claims
+//! grant.
 
 use super::wire::Sent;
 use crate::error::Error;

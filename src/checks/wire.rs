@@ -1,4 +1,5 @@
-//! Properties of any bytes that are read as a URL, a name or a handle, or as an answer of a server or a Sentinel.
+//! Checks for any bytes that are read as a URL, a name or a handle, or as a reply of a server or a
+//! Sentinel.
 
 use redis::{ConnectionAddr, Value};
 
@@ -17,7 +18,7 @@ use crate::server::sentinel::Answer;
 use crate::server::sentinel::url::Parts;
 use crate::server::{failure, subscription};
 
-/// The password in the URLs of the corpus.
+/// The password that the URLs of the corpus contain.
 const SECRET: &str = "hunter2";
 
 /// A reply as the server sent it, to compare with what was decoded from it.
@@ -25,7 +26,7 @@ const SECRET: &str = "hunter2";
 pub(crate) struct Sent(Value);
 
 impl Sent {
-    /// The reply in these bytes, if they are Redis's protocol.
+    /// Reads these bytes as a reply in Redis's protocol, if they are one.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         redis::parse_redis_value(bytes).ok().map(Self)
     }
@@ -34,7 +35,7 @@ impl Sent {
         self.0.clone()
     }
 
-    /// The part at this path through nested arrays.
+    /// The part of the reply at this path through nested arrays.
     fn find(&self, path: &[usize]) -> Option<&Value> {
         path.iter().try_fold(&self.0, |value, place| match value {
             Value::Array(parts) => parts.get(*place),
@@ -74,15 +75,16 @@ impl Sent {
     }
 }
 
-/// An error's text must fit a log: of limited length, on one line, without control characters.
+/// Checks that an error's text fits a log: of limited length, on one line, without control
+/// characters.
 pub(crate) fn check_text(text: &str) {
     assert!(!text.is_empty(), "an error without a reason");
     assert!(text.len() < 2_000, "{} bytes: {text}", text.len());
     assert!(!text.contains(char::is_control), "{text:?}");
 }
 
-/// URLs: no message contains a password, TLS is on or off as written, and Sentinels are read as
-/// written.
+/// Checks URLs: no error text contains a password, TLS is on or off as written, and Sentinels are
+/// read as written.
 pub fn url(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -116,8 +118,8 @@ pub fn url(bytes: &[u8]) {
                 "{parts:?}"
             );
         }
-        // The Sentinels' password is in the query, the servers' before the hosts: neither may
-        // appear as the other.
+        // The Sentinels' password is in the query, and the servers' is before the hosts. They must
+        // not be mixed up.
         let (name, password) = sentinel_user
             .strip_suffix('@')
             .and_then(|pair| pair.split_once(':'))
@@ -136,7 +138,7 @@ pub fn url(bytes: &[u8]) {
             let settings = info.redis_settings();
             let of_sentinels = parts.as_ref().map(|parts| parts.sentinel_user.as_str());
             let secrets = [settings.password(), settings.username(), of_sentinels];
-            // A host may well have that name; then it is no secret.
+            // A host may have this word as its name. Then the word is no secret.
             if once && secrets.iter().flatten().any(|word| word.contains(SECRET)) {
                 assert!(
                     !connector.address().contains(SECRET),
@@ -148,8 +150,8 @@ pub fn url(bytes: &[u8]) {
                 !matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }),
                 "TLS that trusts everybody"
             );
-            // As the URL standard reads it: blanks at the ends, tabs and line ends anywhere, and
-            // case do not count.
+            // Reads the scheme as the URL standard does: it ignores case, blanks at the ends, and
+            // tabs and line ends anywhere.
             let scheme = text
                 .trim_matches(|c| c <= ' ')
                 .replace(['\t', '\n', '\r'], "")
@@ -178,8 +180,8 @@ pub fn url(bytes: &[u8]) {
     }
 }
 
-/// Handles of deliveries: an accepted text is the only one of its handle, and a refusal does not
-/// repeat the text, which may have a lease token.
+/// Checks handles of deliveries: each handle has exactly one accepted text, and a refusal does not
+/// repeat its text, which may contain a lease token.
 pub fn handle(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -201,7 +203,7 @@ pub fn handle(bytes: &[u8]) {
     }
 }
 
-/// Names and ids: within their ranges, and no key belongs to another queue.
+/// Checks names and ids: they are within their ranges, and no key belongs to another queue.
 pub fn name(bytes: &[u8]) {
     let is_id =
         (1..=200).contains(&bytes.len()) && !bytes.iter().any(|byte| *byte < 0x20 || *byte == 0x7f);
@@ -223,7 +225,8 @@ pub fn name(bytes: &[u8]) {
         Ok(keys) => {
             assert!(is_name, "{text:?} is no name");
             for key in keys.vector.iter().chain([&keys.wake, &keys.notice]) {
-                // A cluster reads the text between the first brace and the next closing one.
+                // A Redis Cluster hashes the text between the first opening brace and the next
+                // closing one.
                 let (_, rest) = key.split_once('{').expect("a hash tag");
                 assert_eq!(rest.split_once('}').expect("its end").0, text);
             }
@@ -245,8 +248,8 @@ pub fn name(bytes: &[u8]) {
     }
 }
 
-/// Answers about a server or from a Sentinel are decoded as they were sent, or not at all. The
-/// first byte selects the kind.
+/// Checks replies about a server or from a Sentinel: they are decoded as they were sent, or not at
+/// all. The first byte selects the kind of reply.
 pub(crate) fn answer(bytes: &[u8]) {
     let Some((which, rest)) = bytes.split_first() else {
         return;
@@ -301,7 +304,7 @@ fn sentinel(sent: &Sent) {
         return;
     };
     if let Some(Answer { epoch, host, port }) = Answer::read(replies) {
-        // Numbers may come as integers, and as text with a sign.
+        // Servers send numbers as integers, or as text with a sign.
         let said = |path: &[usize]| match sent.at(path) {
             Value::Int(number) => number.to_string(),
             Value::SimpleString(text) => text.clone(),
@@ -333,7 +336,8 @@ fn slots(sent: &Sent) {
     let Ok(view) = View::read(info, &sent.value(), &asked) else {
         return;
     };
-    // In the order in which they were sent; a range whose master has no host is left out.
+    // The decoded ranges have the order in which they were sent; a range whose master has no host
+    // is left out.
     let mut ranges = 0..sent.len(&[]);
     for (first, last, master) in view.ranges {
         let is_it = |range: usize| {
@@ -370,8 +374,9 @@ fn refusal(sent: &Sent) {
     assert!(told.contains("10.0.0.1:6379"), "{told}");
     let code = code.expect("each refusal of a server has a code");
     match code.as_str() {
-        // The server refuses these before a script runs: not applied. An error inside a script
-        // leaves it unknown, except the errors that scripts raise before their first write.
+        // The server returns these errors before a script runs, so nothing was applied. After an
+        // error inside a script this is unknown, unless scripts raise that error before their first
+        // write.
         "NOSCRIPT" | "LOADING" | "READONLY" => {
             assert_eq!(error.was_applied(), Applied::No, "{told}")
         }

@@ -1,4 +1,4 @@
-//! What a delivery says of its message and of its claim.
+//! The methods by which a delivery describes its message and its claim.
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
@@ -80,7 +80,7 @@ impl Delivery {
         })
     }
 
-    /// Which attempt this is: 1, and one more for each failure and each crash before it.
+    /// Which attempt this is: 1 plus the number of earlier failures and crashes.
     ///
     /// The delivery does not contain the limit of attempts; see
     /// [`is_last_attempt`](Delivery::is_last_attempt).
@@ -97,8 +97,8 @@ impl Delivery {
 
     /// Whether the message is dead if this attempt fails.
     ///
-    /// Prefer it to comparing [`attempt`](Delivery::attempt) with the limit: `attempt` counts
-    /// crashes too, the limit does not.
+    /// Do not compare [`attempt`](Delivery::attempt) with the limit of attempts instead: `attempt`
+    /// includes crashes, and the limit does not.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -114,8 +114,8 @@ impl Delivery {
         self.0.is_last_attempt
     }
 
-    /// How many leases of this message ran out before: its crashes. The failures before are
-    /// [`attempt`](Delivery::attempt), less the crashes and one.
+    /// How many earlier leases of this message expired: its crashes. The number of earlier failures
+    /// is `attempt() - crashes() - 1`.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|delivery| {
@@ -127,8 +127,7 @@ impl Delivery {
         self.0.crashes
     }
 
-    /// When the message was due, in Unix milliseconds: the original time, however often its lease
-    /// expired.
+    /// When the message was due, in Unix milliseconds. A crash does not change it.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -145,9 +144,9 @@ impl Delivery {
         self.0.due_ms
     }
 
-    /// The trace of the push, as [`Message::trace_parent`](crate::Message::trace_parent) set it;
-    /// the same in every attempt. A consumer should link to it rather than continue it: the push
-    /// may be days ago.
+    /// The trace of the push, as [`Message::trace_parent`](crate::Message::trace_parent) set it.
+    /// Every attempt has the same trace. A consumer should link to it rather than continue it: the
+    /// push may be days ago.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -182,8 +181,9 @@ impl Delivery {
         self.0.expires_at_ms
     }
 
-    /// In how long the message expires, by the estimate of Redis's clock; zero if it has. `None` if
-    /// it does not expire. A handler whose work may take longer can pass it on as a time limit.
+    /// The time until the message expires, by the estimate of Redis's clock; zero if it has
+    /// expired. `None` if it does not expire. A handler whose work may take longer can pass it on
+    /// as a time limit.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -199,13 +199,13 @@ impl Delivery {
         let expires_us = self.0.expires_at_ms?.saturating_mul(1_000);
         let estimate_us = self.0.partition.route().clock().server_us(Instant::now());
         let now_us = u64::try_from(estimate_us.unwrap_or_default()).unwrap_or(0);
-        // The estimate may be before the claim, or there is none any more.
+        // The estimate may lie before the claim, or there may be none any more.
         let now_us = now_us.max(self.started_us());
         Some(Duration::from_micros(expires_us.saturating_sub(now_us)))
     }
 
-    /// How often the message was [snoozed](Delivery::snooze) before. A handler can use it to give
-    /// up, since a snooze counts no attempt.
+    /// How often the message was [snoozed](Delivery::snooze) so far. A handler can give up after
+    /// some snoozes, because they do not count as attempts.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|delivery| {
@@ -269,8 +269,8 @@ impl Delivery {
         self.0.deadline_ms
     }
 
-    /// The token of its claim: that which [`Queue::claim_with_token`](crate::Queue::claim_with_token)
-    /// was given, or a random one.
+    /// The token of the claim: the one that the caller gave to
+    /// [`Queue::claim_with_token`](crate::Queue::claim_with_token), or a random one.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -282,9 +282,9 @@ impl Delivery {
         LeaseToken::from_bytes(self.0.token)
     }
 
-    /// When the handler started (by hand: when the claim returned), in Unix *micro*seconds of the
-    /// Redis server's clock. It is estimated here: off by at most half a round trip, and never
-    /// before the claim.
+    /// When the handler started (after a claim by hand: when the claim returned), in Unix
+    /// *micro*seconds of the Redis server's clock. This process estimates it: the error is at most
+    /// half a round trip, and never before the claim.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|delivery| {
@@ -296,7 +296,7 @@ impl Delivery {
         self.0.started_us.load(Ordering::Relaxed)
     }
 
-    /// How long after its due time it was [started](Delivery::started_us).
+    /// The time from the message's due time to the [start](Delivery::started_us) of its handler.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|delivery| {

@@ -1,5 +1,5 @@
-//! The calls of consumers for one granted message: of a delivery, or of its handle in another
-//! process. An ack may bring messages that follow.
+//! The settlements and extensions of one granted message, for its delivery and for its handle in
+//! another process. An ack may push follow-up messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ impl LeaseCalls<'_> {
         self.submit(&self.partition.settlers().ack, []).await
     }
 
-    /// The ack of a worker: it lingers up to 1 ms to share a call with others.
+    /// The ack of a worker: it waits up to 1 ms for other acks, to share a call with them.
     pub(crate) async fn ack_behind(&self) -> Result<SettleOutcome, Error> {
         self.submit(&self.partition.settlers().ack_lingering, [])
             .await
@@ -62,7 +62,8 @@ impl LeaseCalls<'_> {
         self.submit(&self.partition.settlers().snooze, [due]).await
     }
 
-    /// Closes the partition of the message. Returns for how many ms the others are to be closed.
+    /// Closes the partition of the message. Returns for how many ms the caller must close the other
+    /// partitions.
     pub(crate) async fn throttle(
         &self,
         duration: Duration,
@@ -106,7 +107,8 @@ impl LeaseCalls<'_> {
             .submit(Item {
                 granted: Some(Arc::clone(&self.granted)),
                 args: rest.into(),
-                // The fencing token makes it safe: a settlement that acted does not act again.
+                // Harmless because of the fencing token: a settlement that acted does not act
+                // again.
                 repeat: Repeat::Harmless,
             })
             .await
@@ -114,12 +116,13 @@ impl LeaseCalls<'_> {
 }
 
 impl Delivery {
-    /// Done: removes the message and stores the messages that follow it, all in one step.
+    /// Acks the message and stores its follow-up messages, all in one step.
     ///
-    /// After `Done` the queue has them; after anything else none of them was pushed by this call. A
-    /// consumer that has lost its lease pushes nothing: so each step of a chain happens once, also
-    /// if an earlier execution of it still runs somewhere. Up to 100 messages follow, with up to
-    /// 16 MiB of payloads together; none is a plain [`ack`](Delivery::ack).
+    /// After `Done` the queue has the follow-ups. After any other outcome this call has pushed
+    /// none. A consumer that has lost its lease pushes nothing: so each step of a chain happens
+    /// once, also if an earlier execution of it still runs somewhere. A call takes up to 100
+    /// follow-ups, with up to 16 MiB of payloads together. With none it is a plain
+    /// [`ack`](Delivery::ack).
     ///
     /// A message without an id gets one from the delivery's id and its own number, such as
     /// `{order:42}/1` after `order:42`, and `{order:42}/1/1` after that. A repeated execution of the
@@ -129,9 +132,9 @@ impl Delivery {
     ///
     /// Each message is stored as by [`Queue::push_message`](crate::Queue::push_message) with
     /// [`OnConflict::Keep`](crate::OnConflict::Keep), in the queue of the delivery. If its id is in
-    /// the queue or remembered already, the push of that one stores nothing, its receipt says so, and
-    /// the rest goes on. A [`durability`](Message::durability) has no effect: as for an ack, nothing
-    /// waits for replicas or disks.
+    /// the queue or remembered already, this follow-up is not stored, its receipt says so, and the
+    /// others are stored. A [`durability`](Message::durability) has no effect: as for an ack,
+    /// nothing waits for replicas or disks.
     ///
     /// If the reply is lost, the library repeats the call for up to 10 s. If the first try had acted,
     /// the repetition returns `Gone`, or `Lost` if the id was pushed again meanwhile; the messages
@@ -139,11 +142,11 @@ impl Delivery {
     /// those of other deliveries.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if a message is out of range, has
-    /// another `on_conflict` or belongs to another partition;
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if a message is out of range,
+    /// has another `on_conflict` or belongs to another partition;
     /// [`ErrorKind::Full`](crate::ErrorKind::Full) if the queue or the server's memory is full. The
-    /// error names the message. Then nothing was changed, and the delivery is still leased: settle it
-    /// otherwise. A worker settles it with a retry.
+    /// error names the message. Then nothing was changed, and the delivery is still leased: settle
+    /// it in another way. A worker settles it with a retry.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {

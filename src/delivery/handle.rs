@@ -10,24 +10,24 @@ use crate::error::Error;
 use crate::protocol::limits::{MAX_ID_BYTES, check_id};
 use crate::protocol::partition_map::Tag;
 
-/// What every handle begins with. Another form of handles gets another letter.
+/// The first letter of every handle. A future form of handles begins with another letter.
 const FORM: &str = "a";
-/// Bytes of a lease token.
+/// How many bytes a lease token has.
 const TOKEN_BYTES: usize = 16;
-/// The most digits of a partition's number.
+/// The most digits of the number in a partition's tag.
 const TAG_DIGITS: usize = 9;
 
 /// The right to settle one delivery, as text that any process can use: see
 /// [`Delivery::handle`] and [`Queue::delivery`](crate::Queue::delivery).
 ///
-/// Its text has 1 to [`MAX_BYTES`](DeliveryHandle::MAX_BYTES) bytes: lower-case letters, digits, `.`
-/// and `-`, so it needs no quoting in a URL, a header or JSON. Take it as it is: its form may change
-/// with the version of the library, and each version reads those of the versions before it.
+/// Its text has 1 to [`MAX_BYTES`](DeliveryHandle::MAX_BYTES) bytes: lower-case letters, digits,
+/// `.` and `-`, so it needs no quoting in a URL, a header or JSON. Do not parse it: the form may
+/// change with the version of the library. Each version reads the handles of earlier versions.
 ///
-/// The text contains the id of the message and the token of its lease, not the name of the queue. A
-/// program that has the handle can settle the delivery, as long as the lease lasts. The handle is
-/// not signed: a program that knows the token can make it. A service that gives handles to programs
-/// it does not trust adds a signature of its own. Cheap to clone.
+/// The text contains the id of the message and the token of its lease, but not the name of the
+/// queue. A program that has the handle can settle the delivery, as long as the lease lasts. The
+/// handle is not signed: a program that knows the token can make it. A service that gives handles
+/// to programs it does not trust adds a signature of its own. Cheap to clone.
 ///
 /// ```
 /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -47,12 +47,12 @@ pub struct DeliveryHandle(Arc<Parts>);
 struct Parts {
     id: Vec<u8>,
     token: [u8; TOKEN_BYTES],
-    /// The partition that granted it.
+    /// The tag of the partition that granted the delivery.
     tag: Tag,
 }
 
 impl DeliveryHandle {
-    /// The most bytes of its text.
+    /// The most bytes of a handle's text.
     pub const MAX_BYTES: usize =
         FORM.len() + TAG_DIGITS + 1 + 2 * TOKEN_BYTES + 1 + 2 * MAX_ID_BYTES;
 
@@ -75,7 +75,7 @@ impl DeliveryHandle {
         self.0.tag
     }
 
-    /// The claim, for a settlement.
+    /// The claim of this handle, as an item of a settlement needs it.
     pub(crate) fn granted(&self) -> Arc<dyn OfClaim> {
         Arc::clone(&self.0) as _
     }
@@ -116,7 +116,7 @@ impl fmt::Display for DeliveryHandle {
     }
 }
 
-/// Without the token: logs must not give the right to settle.
+/// Debug output omits the token: logs must not give the right to settle.
 impl fmt::Debug for DeliveryHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeliveryHandle")
@@ -131,8 +131,8 @@ impl FromStr for DeliveryHandle {
     /// Reads the text of a handle.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if no version of the library
-    /// writes it. The error does not repeat the text, which may contain a token.
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the text is not a handle of
+    /// any version. The error does not repeat the text, which may contain a token.
     fn from_str(text: &str) -> Result<Self, Error> {
         let handle = (text.len() <= Self::MAX_BYTES)
             .then(|| Self::read(text))
@@ -148,7 +148,8 @@ impl FromStr for DeliveryHandle {
     }
 }
 
-/// The bytes of lower-case hexadecimal digits: each handle has one text.
+/// Decodes hexadecimal digits into bytes. It refuses upper-case digits, so that each handle has one
+/// text.
 fn bytes_of(digits: &str) -> Option<Vec<u8>> {
     let value = |digit: u8| match digit {
         b'0'..=b'9' => Some(digit - b'0'),
@@ -165,11 +166,12 @@ fn bytes_of(digits: &str) -> Option<Vec<u8>> {
 }
 
 impl Delivery {
-    /// The handle by which any process settles this delivery: text of its id and its lease token,
-    /// for a consumer that is no Rust program. This delivery can still be settled itself; of two
-    /// settlements the first acts.
+    /// The handle by which any process settles this delivery: a text with the message's id and
+    /// lease token, for a consumer in another process or language. The delivery itself stays
+    /// usable. If both are settled, the first settlement acts.
     ///
-    /// It makes no call. The handle of a lost lease is refused by each settlement, as the delivery is.
+    /// Makes no call. After the lease is lost, settlements by the handle are refused like those of
+    /// the delivery.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -183,10 +185,12 @@ impl Delivery {
         DeliveryHandle::new(self.0.id.clone(), self.0.token, self.0.partition.tag())
     }
 
-    /// Detaches the delivery from this process: its holder settles it by the [handle](Delivery::handle).
+    /// Detaches the delivery from this process, and returns the [handle](Delivery::handle) by which
+    /// another program settles it.
     ///
-    /// A worker settles no detached delivery when its handler returns, and extends its lease no more.
-    /// The lease goes on to its end. The program that has the handle extends it.
+    /// When the handler returns, the worker does not settle a detached delivery, and no longer
+    /// extends its lease. The lease keeps its present end. The program that has the handle can
+    /// extend it.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -207,7 +211,7 @@ impl Delivery {
     /// # });
     /// ```
     pub fn into_handle(self) -> DeliveryHandle {
-        // For this process it is over, as after a settlement.
+        // For this process the delivery counts as settled.
         self.close(false);
         self.handle()
     }
@@ -218,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_handle_has_one_text_that_reads_back() {
+    fn a_handle_has_one_text_that_reads_back() {
         let longest = vec![0xff; MAX_ID_BYTES];
         for (id, tag) in [
             (vec![b'0'], Tag::Home),
@@ -236,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_text_is_a_handle() {
+    fn texts_that_no_handle_has_are_refused() {
         let good = DeliveryHandle::new(b"a1".to_vec(), [7; TOKEN_BYTES], Tag::Home).to_string();
         for at in 0..=good.len() {
             for other in ["", "é", ".", "-", "g", " ", "\0", "00"] {
@@ -276,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detached_delivery_counts_as_settled_here() {
+    fn a_detached_delivery_counts_as_settled_in_its_process() {
         let delivery = Delivery::unconnected(1);
         let kept = delivery.clone();
         let _handle = delivery.into_handle();

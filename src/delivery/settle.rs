@@ -1,4 +1,4 @@
-//! Settling a delivery, and extending its lease.
+//! The methods that settle a delivery, and the one that extends its lease.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use crate::model::outcomes::{
 };
 
 impl Delivery {
-    /// Done: removes the message.
+    /// Acks the message: removes it from the queue.
     ///
     /// Like every settlement, the library repeats it for up to 10 s while Redis is away. A dropped
     /// future may or may not have acted.
@@ -30,13 +30,13 @@ impl Delivery {
         self.settle(self.calls().ack()).await
     }
 
-    /// The ack of a worker: it lingers up to 1 ms to share a call with others.
+    /// The ack of a worker: it waits up to 1 ms for other acks, to share a call with them.
     pub(crate) async fn ack_behind(&self) -> Result<SettleOutcome, Error> {
         self.settle(self.calls().ack_behind()).await
     }
 
-    /// Done for this time: the message is due again at `due`, with no attempts counted. For
-    /// recurring messages.
+    /// Makes the message due again at `due`, with its attempts reset: for recurring work that is
+    /// done for this time.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -52,8 +52,9 @@ impl Delivery {
         self.settle(self.calls().again(due)).await
     }
 
-    /// Failed: the message is due again after `after`, with one failure more, and `error` (its
-    /// first 1,024 bytes) is stored beside it. If that was its last attempt, the message is dead.
+    /// Reports a failure: the message is due again after `after`, its failures grow by one, and the
+    /// queue stores the first 1,024 bytes of `error`. After the last attempt the message is dead
+    /// instead.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|delivery| {
@@ -89,8 +90,8 @@ impl Delivery {
         self.settle(self.calls().release()).await
     }
 
-    /// Failed for good: the message is dead, with `reason` (its first 1,024 bytes) beside it, until
-    /// an operator requeues it.
+    /// Makes the message dead at once, until an operator requeues it. The queue stores the first
+    /// 1,024 bytes of `reason`.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -102,12 +103,12 @@ impl Delivery {
         self.settle(self.calls().bury(reason)).await
     }
 
-    /// Not done, and no failure: the message is due again at `due`, with its attempts as they are.
-    /// For work that must wait for something else, such as a payment that is not confirmed yet.
+    /// Makes the message due again at `due`, without a failure or a change of its attempts: for
+    /// work that must wait, for example for the confirmation of a payment.
     ///
-    /// [`snoozes`](Delivery::snoozes) counts it. Unlike after [`again`](Delivery::again), the failures
-    /// before it stay. A message that expires before `due` is dead at once, or dropped as its push
-    /// asked.
+    /// [`snoozes`](Delivery::snoozes) counts the snoozes. Unlike [`again`](Delivery::again), a
+    /// snooze keeps the earlier failures. A message that expires before `due` is dead at once, or
+    /// is dropped if its push asked for that.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|delivery| {
@@ -125,17 +126,18 @@ impl Delivery {
         Ok(outcome)
     }
 
-    /// Not done, and no failure: the receiver of this work asks for a break of this length, such as
-    /// by `429 Too Many Requests` with `Retry-After`. The message waits with its due time, and no
-    /// message of the queue starts meanwhile. Afterwards at most 1,000 ready ones start before it.
+    /// Closes the queue for this length of time, and gives the message back without a failure: for
+    /// a receiver that asks for a break, such as by `429 Too Many Requests` with `Retry-After`. No
+    /// message of the queue starts during that time. Afterwards this message starts, behind at most
+    /// 1,000 ready ones.
     ///
     /// Handlers that already run go on. If many of them throttle, the latest end counts. Less than
     /// 1 ms counts as 1 ms; [`QueueLimits::max_throttle`](crate::QueueLimits::max_throttle), 15
     /// minutes unless set, limits it. [`Queue::resume`](crate::Queue::resume) opens the queue
     /// earlier.
     ///
-    /// In a queue with several partitions, the settlement closes the delivery's own partition. Then
-    /// one call for each of the others closes these.
+    /// In a queue with several partitions, the settlement closes the delivery's own partition.
+    /// After it, the library makes one call for each other partition to close it.
     ///
     /// # Errors
     /// If another partition cannot be reached for 10 s, the error names it; the delivery is settled
@@ -157,8 +159,8 @@ impl Delivery {
         closed.map(|()| outcome)
     }
 
-    /// As [`throttle`](Delivery::throttle), and returns beside the outcome whether the other
-    /// partitions of the queue were closed.
+    /// Throttles as [`throttle`](Delivery::throttle) does, and returns beside the outcome whether
+    /// the other partitions of the queue were closed.
     pub(crate) async fn throttle_each(
         &self,
         duration: Duration,
@@ -173,8 +175,8 @@ impl Delivery {
         Ok((outcome, closed))
     }
 
-    /// Makes the lease end `lease` (1 ms to a day) from now, unless it already ends later. Returns
-    /// when it ends.
+    /// Extends the lease: it then ends `lease` (1 ms to a day) from now, or later, if its end is
+    /// later already. Returns the end.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|delivery| {

@@ -1,4 +1,4 @@
-//! The audit of each message, in steps whose pace the caller sets.
+//! The audit of every message of a queue, in steps at the caller's pace.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::queue::Queue;
 use crate::router::{Partitions, Router};
 use crate::server::patience::Repeat;
 
-/// The parts of an audit, in order: a lease without a claim must be repaired before the audit uses
-/// leases to decide which state an id is in.
+/// The parts of an audit, in order. Leases come first: a lease without a claim must be repaired
+/// before the audit derives the state of an id from leases.
 const PARTS: [&str; 7] = [
     "ready",
     "leases",
@@ -30,9 +30,9 @@ const PARTS: [&str; 7] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditProgress {
-    /// About how many entries the step looked at. A message has several.
+    /// About how many entries of keys the step examined. A message has several entries.
     pub looked: u64,
-    /// What is wrong with these entries, or was until this step repaired it.
+    /// The faults of these entries, also those that this step has repaired.
     pub findings: Vec<Finding>,
     /// Whether there is no further step.
     pub is_end: bool,
@@ -41,22 +41,23 @@ pub struct AuditProgress {
 /// An audit of a queue in steps: each [`step`](AuditSteps::step) is one call, or two if there is
 /// something to repair, and the caller sets the pace. [`Queue::audit_steps`] makes one.
 ///
-/// Nothing runs between two steps, and nothing is kept in Redis: to stop, drop it.
+/// Nothing runs between two steps, and Redis stores nothing of the audit. To stop it, drop this
+/// value.
 pub struct AuditSteps {
     router: Arc<Router>,
     repair: bool,
-    /// `None` before the first step.
+    /// The progress of the audit; `None` before the first step.
     run: Option<Run>,
 }
 
-/// How far an audit is.
+/// The progress of an audit.
 struct Run {
-    /// How many partitions are verified.
+    /// How many partitions `verify` has checked.
     verified: usize,
     audit: Audit,
 }
 
-/// The part of an audit that looks at each entry.
+/// The part of an audit that examines each entry.
 pub(super) struct Audit {
     partitions: Arc<Partitions>,
     repair: bool,
@@ -66,12 +67,13 @@ pub(super) struct Audit {
 }
 
 impl<C: Codec> Queue<C> {
-    /// The audit of [`examine`](Queue::examine) in steps: that each id is in exactly one state and
-    /// has its payload, claim and attributes, and the queue's keys, limits, encodings and wake-up
-    /// list. With `repair` each step repairs what it finds. Whether due messages are delivered is
-    /// left to [`examine_briefly`](Queue::examine_briefly).
+    /// Returns the audit of [`examine`](Queue::examine) in steps. It checks that each id is in
+    /// exactly one state and has its payload, claim and attributes. It also checks the queue's
+    /// keys, limits, encodings and wake-up list. With `repair` each step repairs what it finds. It
+    /// does not check whether due messages are delivered:
+    /// [`examine_briefly`](Queue::examine_briefly) does.
     ///
-    /// The caller needs the rights of an operator. Makes no call.
+    /// The caller needs the rights of an operator. This method makes no call.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -97,13 +99,13 @@ impl<C: Codec> Queue<C> {
 }
 
 impl AuditSteps {
-    /// Looks at about `limit` entries (1 to 1,000); 250 occupy Redis for 1 to 2 ms. The first step
-    /// reads the map of the partitions, and the first of each partition looks at its keys, however
-    /// small the limit is. After the end it makes no call.
+    /// Examines about `limit` entries (1 to 1,000). 250 entries occupy Redis for 1 to 2 ms.
+    /// Whatever the limit, the first step reads the map of the partitions, and the first step of
+    /// each partition checks its keys. After the end a step makes no call.
     ///
     /// # Errors
-    /// If the call fails, it can be made again, and so if its future was dropped: it looks at the
-    /// same entries again. What a lost reply reported as repaired is not reported again.
+    /// After an error, or if the future is dropped, a further call examines the same entries again.
+    /// If a reply with repaired faults was lost, those faults are not reported again.
     pub async fn step(&mut self, limit: usize) -> Result<AuditProgress, Error> {
         if !(1..=MAX_ITEMS).contains(&limit) {
             return Err(Error::invalid(format!(
@@ -116,7 +118,7 @@ impl AuditSteps {
             self.run = Some(Run { verified: 0, audit });
         }
         let Some(run) = &mut self.run else {
-            return Err(Error::invalid("the audit has not begun")); // it has
+            return Err(Error::invalid("the audit has not begun")); // `run` is set above
         };
         let (looked, findings) = match run.audit.partitions.list().get(run.verified) {
             Some(_) => (0, run.verify(self.repair).await?),
@@ -131,12 +133,13 @@ impl AuditSteps {
 }
 
 impl Run {
-    /// Verifies the keys of the next partition, which the audit needs.
+    /// Verifies the keys of the next partition; the audit of its entries relies on them.
     async fn verify(&mut self, repair: bool) -> Result<Vec<Finding>, Error> {
         let partitions = &self.audit.partitions;
         let partition = &partitions.list()[self.verified];
         let mut frame = verify(partition, false).await?;
-        // Only a second look after a beat shows that nobody delivers what is due.
+        // An audit does not look a second time after a beat, so it cannot tell that no worker
+        // delivers due messages.
         frame.findings.retain(|found| found.kind != "silent");
         if repair && !frame.findings.is_empty() {
             frame = verify(partition, true).await?;
@@ -160,12 +163,13 @@ impl Audit {
         }
     }
 
-    /// The name of the part that the next step looks at; `None` at the end.
+    /// The name of the part that the next step examines; `None` at the end.
     pub(super) fn part(&self) -> Option<&'static str> {
         PARTS.get(self.part).copied()
     }
 
-    /// Looks at about `limit` entries of one partition: how many it were, and what is wrong.
+    /// Examines about `limit` entries of one partition. Returns how many it examined, and their
+    /// faults.
     pub(super) async fn step(&mut self, limit: usize) -> Result<(u64, Vec<Finding>), Error> {
         let Some(part) = self.part() else {
             return Ok((0, Vec::new()));

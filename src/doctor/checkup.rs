@@ -10,21 +10,22 @@ const MAX_LISTED: usize = 1_000;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checkup {
-    /// Everything that is wrong; the first 1,000.
+    /// The faults that were found; at most the first 1,000.
     pub findings: Vec<Finding>,
-    /// How many findings there are beyond those.
+    /// How many faults were found beyond those in `findings`.
     pub more: u64,
-    /// How many of `more` this checkup has repaired.
+    /// How many of the faults in `more` this checkup has repaired.
     pub more_repaired: u64,
-    /// Things an operator may want to know that are not wrong, such as dead messages.
+    /// Facts that are no faults but may interest an operator, such as dead messages.
     pub remarks: Vec<Finding>,
-    /// Everything that could not be checked.
+    /// The checks that could not be made.
     pub unchecked: Vec<UncheckedPart>,
-    /// Measured values, wrong or not. The names do not change between releases.
+    /// Measured values, whether they are a fault or not. Their names do not change between
+    /// releases.
     pub facts: Vec<(&'static str, String)>,
 }
 
-/// Something that is wrong.
+/// A fault of a server or a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
@@ -33,24 +34,24 @@ pub struct Finding {
     pub code: &'static str,
     /// The id, key, field or setting that is wrong.
     pub subject: Vec<u8>,
-    /// What is wrong.
+    /// A description of the fault.
     pub problem: String,
-    /// What follows from it.
+    /// The consequence of the fault.
     pub consequence: &'static str,
-    /// The command that repairs it, or where to look if none does. After a repair: what is left to
-    /// do, or empty.
+    /// The command that repairs the fault; without such a command, where to look. After a repair:
+    /// what is left to do, or empty.
     pub remedy: String,
-    /// Whether this checkup has repaired it.
+    /// Whether this checkup has repaired the fault.
     pub repaired: bool,
 }
 
-/// Something that could not be checked.
+/// A check that could not be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UncheckedPart {
     /// The subject of the check.
     pub what: &'static str,
-    /// The reason: usually the server's error.
+    /// Why the check could not be made: usually the server's error.
     pub why: String,
 }
 
@@ -87,7 +88,7 @@ impl Checkup {
         });
     }
 
-    /// Adds something that an operator may want to know and that is not wrong.
+    /// Adds a fact that is no fault but may interest an operator.
     pub(super) fn remark(
         &mut self,
         code: &'static str,
@@ -106,8 +107,8 @@ impl Checkup {
         });
     }
 
-    /// Ends the checkup after an error. Findings so far, above all repairs, must not be lost with
-    /// it: the error is then only noted. Without findings the error is returned.
+    /// Ends the checkup after an error. If there are findings, above all repairs, the error is only
+    /// noted, so that the findings are not lost. Otherwise the error is returned.
     pub(super) fn interrupted(&mut self, what: &'static str, error: Error) -> Result<(), Error> {
         if self.findings.is_empty() {
             return Err(error);
@@ -119,7 +120,8 @@ impl Checkup {
         Ok(())
     }
 
-    /// Turns a missing right into a note and `None`. Other errors are returned.
+    /// Turns the error of a missing right into an unchecked part and `None`. Other errors are
+    /// returned.
     pub(super) fn allowed<T>(
         &mut self,
         what: &'static str,
@@ -142,16 +144,13 @@ impl Checkup {
 /// Whether the user lacks a right: for the call or for a command within the script.
 pub(super) fn is_denied(error: &Error) -> bool {
     let text = error.to_string();
-    let denials = [
-        "NOPERM",
-        "ACL failure in script",
-        "can't run this command",
-        "can't access",
+    match error.kind() {
+        // But not a refused password.
+        ErrorKind::Denied => matches!(error.code(), Some("NOPERM" | "ERR")),
         // Some hosting providers rename or remove CONFIG.
-        "unknown command",
-    ];
-    matches!(error.kind(), ErrorKind::Denied | ErrorKind::Server)
-        && denials.iter().any(|words| text.contains(words))
+        ErrorKind::Server => text.contains("unknown command"),
+        _ => false,
+    }
 }
 
 #[cfg(test)]

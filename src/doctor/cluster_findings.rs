@@ -1,17 +1,18 @@
-//! The findings about a cluster, in words.
+//! Words the findings about a cluster.
 
 use crate::doctor::checkup::Checkup;
 use crate::doctor::server::Clock;
 use crate::doctor::shell::redis_cli;
 use crate::server::info::Info;
 
-/// How much the clocks of two masters may differ.
+/// The largest difference between the clocks of two masters that is not a finding.
 const CLOCKS_US: u128 = 50_000;
 /// The longest `cluster-node-timeout` that is not a finding. A failover begins after it.
 const NODE_TIMEOUT_MS: u64 = 5_000;
-/// How long a client repeats a call.
+/// How long a client repeats a failed call.
 const PATIENCE_MS: u64 = 10_000;
-/// A restart undoes CONFIG SET, and every master may fail over to any replica.
+/// The end of a remedy in a cluster: CONFIG SET lasts only until a restart, and any replica may
+/// become a master.
 const EVERYWHERE: &str = "; on every node, and in its redis.conf";
 
 /// A redis-cli command for the server at this address.
@@ -113,7 +114,7 @@ impl Checkup {
         self.wrong("clocks", &slow.address, problem, consequence, remedy);
     }
 
-    /// The version of each master's Functions library.
+    /// Compares the versions of the Functions library on the masters.
     pub(super) fn libraries(&mut self, libraries: &[(String, Option<u64>)]) {
         let with = libraries.iter().filter(|(_, version)| version.is_some());
         let with = with.count();
@@ -138,7 +139,8 @@ impl Checkup {
         }
     }
 
-    /// `slots` as `CLUSTER NODES` writes them: `93->-NODE` leaves, `93-<-NODE` arrives.
+    /// Adds a finding for slots that are being moved. `slots` has the form of `CLUSTER NODES`: the
+    /// slot `93->-NODE` leaves this master, and `93-<-NODE` arrives.
     pub(super) fn open_slots(&mut self, address: &str, slots: &[String]) {
         for slot in slots {
             let (number, way, node) = match slot.split_once("->-") {
@@ -217,12 +219,12 @@ mod tests {
         assert_eq!(of(2, 2, 1), ["min_replicas"]);
         assert_eq!(of(2, 1, 1), [""; 0]);
         assert_eq!(of(1, 1, 0), [""; 0]);
-        // NOREPLICAS already: another finding.
+        // NOREPLICAS already today, which is another finding.
         assert_eq!(of(0, 1, 1), [""; 0]);
     }
 
     #[test]
-    fn clocks_apart_by_more_than_the_measurement_are_a_finding() {
+    fn differing_clocks_of_masters_are_a_finding() {
         let clock = |address: &str, offset_us, error_us| Clock {
             address: address.to_owned(),
             offset_us,
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_without_the_library_of_others_is_named() {
+    fn a_master_without_the_functions_library_is_a_finding() {
         let libraries = |versions: [Option<u64>; 3]| {
             let names = ["a:1", "b:2", "c:3"].map(str::to_owned);
             let libraries: Vec<_> = names.into_iter().zip(versions).collect();
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn open_slots_name_the_slot_and_its_way() {
+    fn open_slots_are_named_with_their_direction() {
         let slots = ["93->-abc".to_owned(), "77-<-def".to_owned()];
         let open = found(|it| it.open_slots("a:1", &slots));
         assert!(open[0].problem.contains("slot 93") && open[0].problem.contains("to node abc"));

@@ -6,15 +6,15 @@ use crate::doctor::checkup::Checkup;
 use crate::doctor::shell::dueq;
 use crate::model::stats::QueueStats;
 
-/// A message that has been due for longer is late: a live worker claims it within 1 s even if every
-/// hint is lost.
+/// How long a message may be due before it counts as late. A live worker claims it within 1 s even
+/// if every hint is lost.
 const LATE: Duration = Duration::from_secs(2);
 
 /// The longest time for which a worker parks a queue.
 const LONGEST_PARK: Duration = Duration::from_secs(60);
 
-/// A worker announces silences up to this long also for queues that it does not park: those beyond
-/// the 64 wake-up lists of its blocking pop.
+/// Workers also announce silences of up to this long for queues that they do not park: those beyond
+/// the 64 wake-up lists of a blocking pop.
 pub(crate) const SHORT_PARK: Duration = Duration::from_secs(2);
 
 /// Whether the oldest unclaimed message is late.
@@ -22,8 +22,8 @@ pub(crate) fn is_late(stats: &QueueStats) -> bool {
     u128::from(stats.overdue_ms) > LATE.as_millis()
 }
 
-/// Whether the queue is parked, so that a message whose notice was lost may wait until the end of
-/// the park time.
+/// Whether the queue is parked. Then a message whose notice was lost may wait until the parking
+/// time ends.
 fn may_wait(stats: &QueueStats) -> bool {
     let parked = Duration::from_millis(stats.parked_ms);
     let waited = Duration::from_millis(stats.overdue_ms);
@@ -31,8 +31,8 @@ fn may_wait(stats: &QueueStats) -> bool {
 }
 
 impl Checkup {
-    /// Adds findings for due messages that are not delivered. `is_silent`: whether the finding
-    /// `silent` already reports that no worker is alive.
+    /// Adds findings for due messages that are not delivered. `is_silent` says that the finding
+    /// `silent` already reports the lack of a live worker.
     pub(crate) fn deliveries(&mut self, queue: &str, stats: &QueueStats, is_silent: bool) {
         let name = queue.as_bytes();
         let waiting = stats.due + stats.ready;
@@ -77,7 +77,7 @@ impl Checkup {
                 dueq("resume", &[name]),
             );
         } else if self.wait_for_limits(queue, stats, &due) {
-            // Nothing else keeps them waiting, as far as is known.
+            // No other known reason keeps the messages waiting.
         } else if stats.closed_ms > 0 {
             let due = if waiting > 0 {
                 format!(", and {due}")
@@ -122,7 +122,7 @@ impl Checkup {
                 "{due}, although {nodes} workers or servers for claims over HTTP are alive, holding {} messages",
                 stats.leased
             );
-            // A node does not say whether it is of `dueq work` or of `dueq serve`.
+            // A node does not tell whether it belongs to `dueq work` or to `dueq serve`.
             let consequence = "messages are late: every handler is busy, the consumers over HTTP claim too \
                  little, or the workers cannot claim (see their logs)";
             let remedy = format!(
@@ -168,7 +168,7 @@ impl Checkup {
 mod tests {
     use super::*;
 
-    /// The codes of the findings and of the remarks.
+    /// The codes of the findings, and of the remarks, for these stats.
     fn of(stats: QueueStats, is_silent: bool) -> (Vec<&'static str>, Vec<&'static str>) {
         let mut checkup = Checkup::default();
         checkup.deliveries("q", &stats, is_silent);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_message_of_a_parked_queue_is_a_remark() {
+    fn late_message_of_a_parked_queue_is_only_a_remark() {
         let parked = |overdue_ms, parked_ms| QueueStats {
             ready: 1,
             nodes: 1,
@@ -191,7 +191,8 @@ mod tests {
             let found = of(parked(overdue_ms, parked_ms), false);
             assert_eq!(found, (vec![], vec!["parked"]), "{overdue_ms} {parked_ms}");
         }
-        // A park time of 2 s or less is also that of busy queues, and no park lasts beyond 60 s.
+        // Busy queues also announce a parking time of up to 2 s, and no worker parks for longer
+        // than 60 s.
         for (overdue_ms, parked_ms) in [(2_001, 0), (2_001, 2_000), (60_001, 10_000)] {
             let found = of(parked(overdue_ms, parked_ms), false);
             assert_eq!(found, (vec!["overdue"], vec![]), "{overdue_ms} {parked_ms}");

@@ -1,4 +1,4 @@
-//! The findings of the scripts `verify` and `audit`, in words.
+//! Words the findings of the scripts `verify` and `audit`.
 
 use crate::doctor::checkup::Finding;
 use crate::doctor::shell::{dueq, redis_cli, shell_word};
@@ -52,7 +52,7 @@ fn means(
     }
 }
 
-/// Puts a finding of the queue with this name into words.
+/// Words one finding of the queue with this name.
 pub(crate) fn finding(queue: &str, raw: RawFinding) -> Finding {
     let Meaning {
         code,
@@ -76,7 +76,7 @@ pub(crate) fn finding(queue: &str, raw: RawFinding) -> Finding {
 }
 
 impl RawFinding {
-    /// The command that repairs it; empty once it is repaired.
+    /// The command that repairs the finding; empty once it is repaired.
     fn repair(&self, queue: &str) -> String {
         if self.repaired {
             String::new()
@@ -85,7 +85,7 @@ impl RawFinding {
         }
     }
 
-    /// The repair, followed by a step that the repair does not take.
+    /// The command that repairs the finding, followed by a step that the command does not do.
     fn repair_then(&self, queue: &str, rest: &str) -> String {
         if self.repaired {
             rest.to_owned()
@@ -95,7 +95,7 @@ impl RawFinding {
     }
 }
 
-/// Findings of `verify`: keys, settings and the wake-up list.
+/// The meaning of a finding of `verify`: keys, settings and the wake-up list.
 fn of_the_frame(queue: &str, raw: &RawFinding) -> Meaning {
     let name = queue.as_bytes();
     let subject = String::from_utf8_lossy(&raw.subject);
@@ -163,7 +163,7 @@ fn of_the_frame(queue: &str, raw: &RawFinding) -> Meaning {
     }
 }
 
-/// Findings of `audit`: the state of one id.
+/// The meaning of a finding of `audit`: the state of one id.
 fn of_a_message(queue: &str, raw: &RawFinding) -> Meaning {
     let detail = &raw.detail;
     let repair = raw.repair(queue);

@@ -1,4 +1,4 @@
-//! Finds leases of workers that are gone.
+//! Finds leases whose workers are no longer alive.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -12,15 +12,15 @@ use crate::model::outcomes::MessageState;
 use crate::model::stored::MessageEntry;
 use crate::queue::Queue;
 
-/// Leases that end sooner are left alone: their messages come back by themselves.
+/// Leases that end within this time are no finding: their messages return without help.
 const SOON_MS: u64 = 60_000;
-/// How many messages are looked at, those whose leases end last.
+/// How many leased messages are examined: those whose leases end last.
 const LOOKED_AT: usize = 1_000;
 
-/// How many nodes a partition lists.
+/// The most nodes that a partition lists.
 const MOST_NODES: usize = 1_000;
 
-/// The leases of one worker that is gone.
+/// The leases of one worker that is no longer alive.
 struct Gone {
     node: String,
     count: usize,
@@ -39,9 +39,9 @@ impl<C: Codec> Queue<C> {
         Ok(())
     }
 
-    /// The workers that are gone and hold leases, and the server's time.
+    /// The workers that hold leases and are no longer alive, and the server's time.
     async fn gone(&self) -> Result<(u64, Vec<Gone>), Error> {
-        // The doctor's other calls have shown the server's clock.
+        // Earlier calls of the doctor have set the estimate of the server's clock.
         let clock = self.router().home().route().clock();
         let now_us = clock.server_us(Instant::now()).unwrap_or_default();
         let now_ms = u64::try_from(now_us / 1_000).unwrap_or_default();
@@ -63,10 +63,11 @@ impl<C: Codec> Queue<C> {
         if held.iter().all(|listed| node_of(listed).is_none()) {
             return Ok((now_ms, Vec::new()));
         }
-        // Read after the leases: a node that claimed before that has beaten by now.
+        // The nodes are read after the leases, so a node that claimed before the first read has
+        // sent its first beat by now.
         let nodes = self.nodes().await?;
         if nodes.len() >= MOST_NODES {
-            return Ok((now_ms, Vec::new())); // the list may be cut
+            return Ok((now_ms, Vec::new())); // the list may be incomplete
         }
         let live = nodes.iter().filter_map(|node| end_of_node(&node.id));
         Ok((now_ms, gone(&held, &live.collect())))
@@ -77,7 +78,7 @@ fn node_of(listed: &MessageEntry) -> Option<&str> {
     listed.lease.as_ref()?.node.as_deref()
 }
 
-/// The workers that hold some of these messages and are not among the live ones.
+/// The workers that hold some of these messages and are not among the live nodes.
 fn gone(held: &[MessageEntry], live: &BTreeSet<[u8; 7]>) -> Vec<Gone> {
     let mut all: Vec<Gone> = Vec::new();
     for listed in held {
@@ -87,7 +88,7 @@ fn gone(held: &[MessageEntry], live: &BTreeSet<[u8; 7]>) -> Vec<Gone> {
         };
         match all.iter_mut().find(|gone| gone.node == node) {
             Some(gone) => gone.count += 1,
-            // The latest lease comes first.
+            // The messages are sorted with the latest end of a lease first.
             None => all.push(Gone {
                 node: node.to_owned(),
                 count: 1,
@@ -128,7 +129,7 @@ mod tests {
     use crate::model::stored::LeaseInfo;
 
     #[test]
-    fn leases_of_live_and_of_unknown_workers_are_no_finding() {
+    fn leases_of_live_or_unknown_workers_are_no_finding() {
         let held: Vec<_> = [Some("aaaaaa1"), Some("bbbbbb2"), None, Some("bbbbbb2")]
             .into_iter()
             .map(|node| MessageEntry {

@@ -8,7 +8,8 @@ use crate::model::stats::QueueStats;
 use crate::partition::Partition;
 
 impl Checkup {
-    /// Whether the stored rate is one, and whether all live nodes obey the limits of the partition.
+    /// Checks that the stored rate is valid, and that all live nodes obey the limits of the
+    /// partition.
     pub(super) async fn limits(&mut self, partition: &Partition) -> Result<(), Error> {
         let (queue, keys, control) = (
             partition.queue_name(),
@@ -68,7 +69,8 @@ impl Checkup {
         Ok(())
     }
 
-    /// Adds a remark if messages wait because of a limit. Returns whether that explains that they do.
+    /// Adds a remark if messages wait because of a limit. Returns whether a limit explains the
+    /// waiting.
     pub(super) fn wait_for_limits(&mut self, queue: &str, stats: &QueueStats, due: &str) -> bool {
         let name = queue.as_bytes();
         let waiting = stats.due + stats.ready;

@@ -1,4 +1,5 @@
-//! Finds out what is wrong with a server or a queue, what follows from it, and how to repair it.
+//! Examines a server or a queue: finds faults, names their consequences, and says how to repair
+//! them.
 
 mod audit;
 mod checkup;

@@ -7,7 +7,7 @@ use crate::protocol::partition_map::{PartitionMap, Tag};
 use crate::router::Partitions;
 
 impl Checkup {
-    /// Compares the maps of all partitions, and mends them if `repair`.
+    /// Compares the maps of all partitions, and repairs differences if `repair` is set.
     pub(super) async fn maps(
         &mut self,
         partitions: &Partitions,
@@ -33,7 +33,7 @@ impl Checkup {
                 continue;
             };
             if repair {
-                // The newer of the two maps holds.
+                // Of two maps, the one with the larger epoch is valid.
                 match stored.filter(|stored| stored.epoch > map.epoch) {
                     Some(newer) => partitions.home().forward(&newer).await?,
                     None => partition.forward(map).await?,
@@ -45,7 +45,7 @@ impl Checkup {
         Ok(())
     }
 
-    /// Finding: a part of the queue does not reply.
+    /// Adds a finding: a part of the queue does not reply.
     pub(super) fn unread(&mut self, gap: String) {
         let consequence = "messages of these partitions are not delivered until they reply; the \
                            other partitions were not audited";
@@ -53,7 +53,7 @@ impl Checkup {
         self.wrong("unread", "partitions", gap, consequence, remedy);
     }
 
-    /// Finding: the home has no map, and the other partitions have this one.
+    /// Adds a finding: the home has no map, but the other partitions have this one.
     pub(super) fn lost_home(&mut self, queue_name: &str, map: &PartitionMap, repaired: bool) {
         let count = map.new.len().to_string();
         self.found(Finding {
@@ -75,8 +75,8 @@ impl Checkup {
         });
     }
 
-    /// Finding: a change of the partitions was begun and not completed. A client that makes one
-    /// goes on at once.
+    /// Adds a finding: a change of the partitions was begun and not completed. A client that is
+    /// making the change continues at once, so then this finding does not last.
     fn unfinished(&mut self, queue_name: &str, map: &PartitionMap) {
         if map.is_settled() {
             return;
@@ -103,7 +103,7 @@ impl Checkup {
         self.wrong("changing", queue_name, problem, consequence, remedy);
     }
 
-    /// Finding: the map at the home cannot be read.
+    /// Adds a finding: the map at the home cannot be read.
     pub(super) fn unreadable_map(&mut self, queue_name: &str, home_meta: &str, error: &Error) {
         let consequence = "every call that names an id fails";
         let others = home_meta.replace("}:meta", "/TAG}:meta");
@@ -123,7 +123,7 @@ impl Checkup {
     }
 }
 
-/// Finding: the map of a partition is not that of the home.
+/// Adds a finding: a partition has another map than the home.
 fn differing(
     queue_name: &str,
     at_home: &PartitionMap,
@@ -146,7 +146,7 @@ fn differing(
     };
     let count = at_home.new.len().to_string();
     let remedy = match stored {
-        // Another client with that map would bring it back as well.
+        // The repair writes the newer map to the home, as any client that knows this map would.
         Some(map) if map.epoch > at_home.epoch => dueq("doctor --repair", &[queue_name.as_bytes()]),
         _ => dueq("partitions", &[queue_name.as_bytes(), count.as_bytes()]),
     };
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_nobody_completed_names_the_command() {
+    fn an_unfinished_change_of_partitions_names_the_command() {
         let tags = vec![Tag::Home, Tag::Numbered(4)];
         for (new, remedy) in [
             (tags.clone(), "dueq partitions orders 2"),

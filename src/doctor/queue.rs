@@ -18,13 +18,13 @@ use crate::queue::Queue;
 use crate::router::Partitions;
 use crate::server::patience::Repeat;
 
-/// How many schedules a brief examination reads: one page.
+/// How many schedules a brief examination reads: one page of them.
 const BRIEF_SCHEDULES: u64 = 1_000;
-/// Longer than the interval between beats: each beat of a node adds a wake-up token if work is
-/// left.
+/// A wait that is longer than the interval between beats. Each beat of a node adds a wake-up token
+/// if due work is left.
 const BEAT: Duration = Duration::from_millis(1_200);
 
-/// The reply of `verify`.
+/// What `verify` reports of a partition.
 pub(super) struct Frame {
     exists: bool,
     pub(super) findings: Vec<RawFinding>,
@@ -61,10 +61,10 @@ impl<C: Codec> Queue<C> {
         self.checkup(repair, true).await
     }
 
-    /// As [`examine`](Queue::examine), without the audit of each message, and without repairs: a few
-    /// calls, however many messages there are. It finds out whether due messages are delivered, and
-    /// checks the queue's keys, limits, encodings and wake-up list, and up to 1,000 schedules. If due messages are late, it looks
-    /// again after 1 to 4 s.
+    /// Checks the queue in a few calls, however many messages it has: [`examine`](Queue::examine)
+    /// without the audit of each message and without repairs. It finds out whether due messages are
+    /// delivered, and checks the queue's keys, limits, encodings and wake-up list, and up to 1,000
+    /// schedules. If due messages are late, it looks again after 1 to 4 s.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -110,7 +110,7 @@ impl<C: Codec> Queue<C> {
         with_audit: bool,
         checkup: &mut Checkup,
     ) -> Result<(), Error> {
-        // Before any other call, which would write the map back.
+        // The lost map is read before any other call, which would write the map back.
         let lost = self.router().lost_map().await;
         if let Ok(Some(map)) = lost {
             let restored = match repair {
@@ -138,8 +138,8 @@ impl<C: Codec> Queue<C> {
             Err(error) => Err(error),
         };
         if stats.as_ref().is_ok_and(is_late) {
-            // If the server was stalled, so were the nodes: look again after their next beat. That
-            // of a parked queue comes at the latest when its park time ends.
+            // If the server was stalled, so were the nodes: look again after their next beat. The
+            // next beat in a parked queue comes when its parking time ends, at the latest.
             let parked = stats.as_ref().map_or(0, |stats| stats.parked_ms);
             let left = Duration::from_millis(parked).min(SHORT_PARK);
             tokio::time::sleep(BEAT + left).await;
@@ -200,7 +200,7 @@ impl<C: Codec> Queue<C> {
         Ok(())
     }
 
-    /// The partitions by the map at the home; `None` if the map cannot be read.
+    /// The partitions by the map at the home; `None` if that map cannot be read.
     async fn examined_partitions(
         &self,
         checkup: &mut Checkup,
@@ -219,7 +219,7 @@ impl<C: Codec> Queue<C> {
         router.refresh(&known).await.map(Some)
     }
 
-    /// Adds a finding for each key of the queue that has another type than dueq gives it.
+    /// Adds a finding for each key of the queue whose Redis type is not the one that dueq uses.
     async fn foreign_keys(&self, checkup: &mut Checkup) -> Result<(), Error> {
         for partition in self.router().current().list() {
             self.foreign_keys_of(partition, checkup).await?;
@@ -232,7 +232,7 @@ impl<C: Codec> Queue<C> {
         partition: &Partition,
         checkup: &mut Checkup,
     ) -> Result<(), Error> {
-        // The wake-up list is left out: `verify` checks it, and a wrong type there fails no call.
+        // The wake-up list is skipped: `verify` checks it, and no call fails if its type is wrong.
         for (key, due) in partition.keys().typed().take(self.keys().len()) {
             let kind = partition.control().type_of(key).await;
             let Some(kind) = checkup.allowed("types of the keys (TYPE)", kind)? else {
@@ -271,7 +271,7 @@ pub(super) async fn verify(partition: &Partition, repair: bool) -> Result<Frame,
     })
 }
 
-/// Calls `audit` for each part of each partition, step by step.
+/// Calls `audit` step by step, for each part and each partition.
 async fn audit(
     partitions: &Arc<Partitions>,
     repair: bool,
@@ -293,7 +293,7 @@ async fn audit(
     Ok(())
 }
 
-/// The finding of a partition. If the queue has several, the text names the partition.
+/// The finding of a partition. In a queue of several partitions its text names the partition.
 pub(super) fn finding_at(
     partitions: &Partitions,
     partition: &Partition,

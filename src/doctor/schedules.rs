@@ -1,5 +1,6 @@
-//! Examines the schedules of a queue: lists that are dry or by old rules, timers that do not fire,
-//! schedules that were paused or made no tick for long.
+//! Examines the schedules of a queue. It finds lists of fires that are empty or were computed by
+//! old time zone rules, timers that do not fire, schedules that are paused for long, and schedules
+//! that have made no tick for long.
 
 use crate::doctor::checkup::Checkup;
 use crate::doctor::shell::dueq;
@@ -8,19 +9,19 @@ use crate::model::schedule::{ScheduleInfo, ScheduleState, tzdata_version};
 use crate::model::stats::QueueStats;
 use crate::partition::{Lists, Partition};
 
-/// A fire that is later than this although workers are alive is a finding.
+/// By how many milliseconds a fire must be late to be a finding, while workers are alive.
 const LATE_MS: u64 = 60_000;
 const DAY_MS: u64 = 86_400_000;
-/// A schedule whose fires have counted as paused for longer than this is a remark.
+/// For how many milliseconds a schedule must be paused to be a remark.
 const LONG_PAUSED_MS: u64 = 30 * DAY_MS;
-/// A schedule is a finding if at least this number of fires, over at least `TICKLESS_MS`, made no
-/// tick, and none before.
+/// How many fires without a tick make a schedule a finding, if they span at least `TICKLESS_MS` and
+/// no earlier fire made a tick.
 const TICKLESS_FIRES: u64 = 3;
 const TICKLESS_MS: u64 = DAY_MS;
-/// How many schedules a finding names.
+/// The most schedules that one finding names.
 const MOST_NAMED: usize = 5;
 
-/// The schedules with one problem.
+/// The schedules that have one problem.
 #[derive(Default)]
 struct Named {
     names: Vec<String>,
@@ -43,7 +44,7 @@ impl Named {
         format!("{}{more}", self.names.join(", "))
     }
 
-    /// A command of the program for the first `most` of them.
+    /// A command of the program `dueq` for the first `most` of these schedules.
     fn command(&self, verb: &str, queue: &str, most: usize) -> String {
         let names = self.names.iter().take(most).map(String::as_bytes);
         let words: Vec<_> = [queue.as_bytes()].into_iter().chain(names).collect();
@@ -51,7 +52,7 @@ impl Named {
     }
 }
 
-/// The schedules by problem.
+/// The schedules of a queue, grouped by problem.
 #[derive(Default)]
 struct Problems {
     dry: Named,
@@ -63,8 +64,8 @@ struct Problems {
 }
 
 impl Problems {
-    /// `is_open`: workers are alive, and the queue is not paused. `own` are the rules of the time
-    /// zones of this program.
+    /// Sorts a schedule into its problems. `is_open` means that workers are alive and the queue is
+    /// not paused. `own` is the version of this program's time zone rules.
     fn look(&mut self, info: &ScheduleInfo, is_open: bool, now_ms: u64, own: Option<&str>) {
         if info.state == ScheduleState::Dry {
             self.dry.add(info);
@@ -73,8 +74,8 @@ impl Problems {
         if is_open && due.is_some_and(|due| due + LATE_MS < now_ms) {
             self.late.add(info);
         }
-        // The time of the last tick is not stored, so this finds only schedules that never made
-        // one.
+        // Redis does not store the time of the last tick, so this finds only schedules that never
+        // made one.
         let without_tick = info.missed + info.overlapped;
         let passed_ms = info.last_ms.saturating_sub(info.since_ms);
         if matches!(info.state, ScheduleState::Active | ScheduleState::Dry)
@@ -89,7 +90,8 @@ impl Problems {
         {
             self.old.add(info);
         }
-        // A clock that is right takes no fire before its time. Calls in between take less.
+        // With a correct clock no fire is counted before its time. The minute allows for the calls
+        // between the readings.
         if info.last_ms > now_ms + LATE_MS && !matches!(info.state, ScheduleState::Paused) {
             self.silent.add(info);
         }
@@ -208,7 +210,7 @@ impl Checkup {
         }
     }
 
-    /// `own` are the rules of the time zones of this program.
+    /// Adds remarks about schedules. `own` is the version of this program's time zone rules.
     fn schedule_remarks(&mut self, queue: &str, problems: &Problems, own: &str) {
         let (old, paused) = (&problems.old, &problems.paused);
         if old.count > 0 {

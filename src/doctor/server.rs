@@ -11,10 +11,11 @@ use crate::server::info::Info;
 use crate::server::lane::Lane;
 use crate::server::link::ServerLink;
 
-/// How often the clock is read; the reading with the shortest round trip counts.
+/// How often the doctor reads a clock. It uses the reading with the shortest round trip.
 const SAMPLES: usize = 5;
 
-/// A reading of the server's clock: the one with the shortest round trip out of a few.
+/// A reading of the server's clock: the best of a few, which is the one with the shortest round
+/// trip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerTime {
@@ -28,7 +29,7 @@ pub struct ServerTime {
 
 impl ServerTime {
     /// The server's present time, in Unix milliseconds: the reading and the time that has passed
-    /// since. A change of the server's clock after the reading is not seen.
+    /// since. It does not follow a change of the server's clock after the reading.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -43,7 +44,7 @@ impl ServerTime {
 }
 
 impl Client {
-    /// Reads the server's clock and measures the round trip; in a cluster, those of one master.
+    /// Reads the server's clock and measures the round trip; in a cluster, for one of the masters.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -60,8 +61,9 @@ impl Client {
     /// Checks whether the server is fit to hold queues: version, eviction policy, persistence,
     /// replicas, memory, clients, buffers, round trip and Functions library. It changes nothing.
     /// Checks that the user has no right to make are listed as unchecked. In a cluster it checks
-    /// each master; one that does not reply within 2 s is the first finding. The findings name it, and the facts are those of the first. It also compares
-    /// the masters' clocks and libraries, and checks the settings and the slots of the cluster.
+    /// each master; one that does not reply within 2 s is the first finding. Each finding names its
+    /// master, and the facts are those of the first master. It also compares the masters' clocks
+    /// and libraries, and checks the settings and the slots of the cluster.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -137,7 +139,7 @@ impl Checkup {
     }
 }
 
-/// The reading of a server's clock with the shortest round trip.
+/// Reads a server's clock a few times. Returns the reading with the shortest round trip.
 pub(super) async fn time_of(link: &ServerLink) -> Result<ServerTime, Error> {
     let mut best: Option<ServerTime> = None;
     for _ in 0..SAMPLES {
@@ -154,7 +156,7 @@ pub(super) async fn time_of(link: &ServerLink) -> Result<ServerTime, Error> {
     best.ok_or_else(|| Error::invalid("no sample of the clock"))
 }
 
-/// Checks one server, but for its Functions library.
+/// Checks one server, except its Functions library.
 async fn examine(link: &ServerLink) -> Result<Checkup, Error> {
     let mut checkup = Checkup::default();
     let lane = &link.control;
@@ -205,20 +207,22 @@ async fn examine(link: &ServerLink) -> Result<Checkup, Error> {
     Ok(checkup)
 }
 
-/// A slot is moved within less, so that one that is open for longer may be left half-way.
+/// A slot that stays open for longer than this may be left half moved: a normal move takes less
+/// time.
 const OPEN_SLOT: Duration = Duration::from_secs(2);
 
-/// The reading of one master's clock.
+/// One master's clock, as the doctor read it.
 pub(super) struct Clock {
     pub(super) address: String,
-    /// How far the clock is ahead of an arbitrary origin, in microseconds.
+    /// The master's clock less that of this machine, which has an arbitrary origin, in
+    /// microseconds.
     pub(super) offset_us: i128,
     /// The largest possible error of `offset_us`.
     pub(super) error_us: u128,
 }
 
 impl Checkup {
-    /// The settings of a cluster that decide how a failover goes.
+    /// Checks the settings of a cluster that decide how a failover goes.
     pub(super) async fn cluster_settings(&mut self, lane: &Lane, info: &Info) -> Result<(), Error> {
         if !info.is_clustered() {
             return Ok(());
@@ -238,7 +242,7 @@ impl Checkup {
         Ok(())
     }
 
-    /// What shows only when the masters are compared.
+    /// Checks that compare all masters of a cluster.
     pub(super) async fn masters(&mut self, links: &[Arc<ServerLink>]) -> Result<(), Error> {
         let origin = Instant::now();
         let (mut clocks, mut libraries) = (Vec::new(), Vec::new());
@@ -262,7 +266,7 @@ impl Checkup {
         self.slots(links).await
     }
 
-    /// Slots that are being moved key by key, and still are after a while.
+    /// Finds slots that are still being moved key by key after a pause.
     async fn slots(&mut self, links: &[Arc<ServerLink>]) -> Result<(), Error> {
         let mut open = Vec::new();
         for link in links {

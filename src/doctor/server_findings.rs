@@ -1,4 +1,4 @@
-//! The findings about a server, in words.
+//! Words the findings about a server.
 
 use std::time::Duration;
 
@@ -9,9 +9,10 @@ use crate::server::info::Info;
 
 /// Longest round trip that is not a finding: a delivery takes several of them.
 const SLOW: Duration = Duration::from_millis(100);
-/// Smallest buffer for subscribers that is not a finding: it holds tens of thousands of notices.
+/// The smallest output buffer for subscribers that is not a finding: it holds tens of thousands of
+/// notices.
 const BUFFER_BYTES: u64 = 1024 * 1024;
-/// A restart undoes CONFIG SET.
+/// The end of a remedy with CONFIG SET, which lasts only until a restart.
 const CONF: &str = "; and the same in redis.conf";
 
 impl Checkup {
@@ -92,7 +93,7 @@ impl Checkup {
         }
     }
 
-    /// `min_replicas` is the setting `min-replicas-to-write`.
+    /// Judges replication. `min_replicas` is the setting `min-replicas-to-write`.
     pub(super) fn replication(&mut self, info: &Info, min_replicas: Option<u64>) {
         let role = info.field("role").unwrap_or("unknown");
         let replicas = info.number("connected_slaves").unwrap_or(0);
@@ -127,7 +128,8 @@ impl Checkup {
                 consequence,
                 remedy,
             );
-        // With one replica in a cluster, the setting would stop writes after a failover.
+        // A cluster with one replica per master is excepted: after a failover, the setting would
+        // stop writes.
         } else if replicas > u64::from(info.is_clustered())
             && info.field("min_slaves_good_slaves").is_none()
         {
@@ -146,7 +148,8 @@ impl Checkup {
         self.fact("replicas", replicas);
     }
 
-    /// `stops_writes`: whether the server refuses writes after a failed snapshot.
+    /// Judges persistence. `stops_writes` says whether the server refuses writes after a failed
+    /// snapshot.
     pub(super) fn persistence(&mut self, info: &Info, save: Option<&str>, stops_writes: bool) {
         let appends = info.field("aof_enabled") == Some("1");
         self.fact(
@@ -204,7 +207,7 @@ impl Checkup {
         }
     }
 
-    /// `limits` holds `CLASS HARD SOFT SECONDS` for each class of clients.
+    /// Judges output buffers. `limits` holds `CLASS HARD SOFT SECONDS` for each class of clients.
     pub(super) fn buffers(&mut self, limits: &str) {
         let words: Vec<&str> = limits.split_whitespace().collect();
         let Some([_, hard, soft, _]) = words.chunks_exact(4).find(|limit| limit[0] == "pubsub")

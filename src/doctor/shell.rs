@@ -4,7 +4,7 @@
 ///
 /// Examples: `order:42`, `'it'\''s'`, `"$(printf 'a\0339b')"`. A line feed as the last byte is
 /// lost; no id and no name ends with one.
-#[doc(hidden)] // Public for the program `dueq`, which prints commands, too.
+#[doc(hidden)] // Public for the program `dueq`, which also prints commands.
 pub fn shell_word(bytes: &[u8]) -> String {
     let text = std::str::from_utf8(bytes)
         .ok()

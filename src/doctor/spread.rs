@@ -9,18 +9,18 @@ use crate::error::Error;
 use crate::router::{Partitions, Router};
 use crate::server::info::Info;
 
-/// How many moves of slots a finding proposes.
+/// The most moves of slots that a finding proposes.
 const MAX_MOVES: usize = 8;
 
-/// A partition's place in a cluster.
+/// A partition, its slot and the master that serves it.
 struct Served {
     index: usize,
     slot: u16,
-    /// The address of its master.
+    /// The address of the partition's master.
     master: String,
 }
 
-/// A slot that should move.
+/// A slot that should move to another master.
 #[derive(Debug, PartialEq, Eq)]
 struct Move {
     slot: u16,
@@ -28,7 +28,7 @@ struct Move {
     to: String,
 }
 
-/// What moves slots.
+/// The command by which a server moves slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mover {
     /// CLUSTER MIGRATION IMPORT, from Redis 8.4 on.
@@ -39,7 +39,7 @@ enum Mover {
 }
 
 impl Checkup {
-    /// Whether each master of a cluster serves its share of the partitions.
+    /// Checks that each master of a cluster serves its share of the partitions.
     pub(super) async fn spread(
         &mut self,
         router: &Router,
@@ -170,14 +170,15 @@ impl Mover {
     }
 }
 
-/// The moves after which no master has more than its share, rounded up: none if that is so.
+/// The moves after which no master serves more than its share, rounded up. Empty if that holds
+/// already.
 fn moves(served: &[Served], masters: &[String]) -> Vec<Move> {
     let share = served.len().div_ceil(masters.len().max(1));
     let mut slots: BTreeMap<&str, Vec<u16>> = BTreeMap::new();
     for master in masters {
         slots.entry(master).or_default();
     }
-    // The home last: it is asked by every client that starts.
+    // The home moves last, because every client that starts asks it.
     for one in served.iter().rev() {
         slots.entry(&one.master).or_default().push(one.slot);
     }
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn even_partitions_need_no_move() {
+    fn evenly_spread_partitions_need_no_move() {
         for counts in [[4, 4, 4], [4, 4, 3], [1, 1, 0], [5, 4, 4]] {
             let (served, masters) = served(counts);
             assert_eq!(moves(&served, &masters), [], "{counts:?}");
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn moves_end_with_shares_rounded_up() {
+    fn proposed_moves_leave_at_most_a_rounded_up_share() {
         for counts in [[6, 4, 2], [12, 0, 0], [7, 3, 3], [3, 0, 1]] {
             let (served, masters) = served(counts);
             let share = served.len().div_ceil(3);

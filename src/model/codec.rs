@@ -13,9 +13,9 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Turns the values of a queue into payload bytes, and payload bytes into values.
 ///
-/// [`RawBytes`] and [`Json`] are codecs. Another one is given to
-/// [`Client::queue_with`](crate::Client::queue_with). An error or panic of `encode` fails that
-/// push with [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput), and nothing is stored.
+/// [`RawBytes`] and [`Json`] are codecs.
+/// [`Client::queue_with_codec`](crate::Client::queue_with_codec) takes your own codec. An error or
+/// panic of `encode` fails that push with [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput), and nothing is stored.
 ///
 /// ```
 /// use dueq::{BoxError, Codec};
@@ -43,14 +43,14 @@ pub trait Codec: Clone + Send + Sync + 'static {
     /// What producers push and handlers receive.
     type Value: Send + 'static;
 
-    /// The payload bytes of a value.
+    /// Encodes a value into payload bytes.
     fn encode(&self, value: &Self::Value) -> Result<Vec<u8>, BoxError>;
 
-    /// The value of payload bytes.
+    /// Decodes payload bytes into a value.
     fn decode(&self, payload: &[u8]) -> Result<Self::Value, BoxError>;
 
-    /// The payload bytes of a value that is not needed any more. It is what a push calls. Override
-    /// it if the value's own memory can become the payload.
+    /// Encodes a value that is not needed any more. A push calls this method. Override it if the
+    /// value's own memory can become the payload.
     ///
     /// ```
     /// use dueq::{Codec, RawBytes};
@@ -109,7 +109,7 @@ impl<T> Default for Json<T> {
     }
 }
 
-// By hand: a derived impl would ask the same of `T`.
+// Written by hand, because a derived impl would require `T: Clone`.
 impl<T> Clone for Json<T> {
     fn clone(&self) -> Self {
         *self

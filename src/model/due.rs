@@ -24,26 +24,27 @@ pub(crate) const MAX_DELAY_MS: u64 = 3_155_760_000_000;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Due {
-    /// This number of milliseconds after the server receives the message.
+    /// Due this number of milliseconds after the server receives the message.
     AfterMs(u64),
-    /// At this moment, in Unix milliseconds.
+    /// Due at this moment, in Unix milliseconds.
     AtMs(u64),
 }
 
 impl Due {
-    /// At this moment, in Unix milliseconds.
+    /// A due time at this moment, in Unix milliseconds.
     pub fn at_ms(unix_ms: u64) -> Self {
         Self::AtMs(unix_ms)
     }
 
     /// Moves this due time to the next opening of these hours, with the cargo feature
-    /// `business-hours`; a due time within them stays.
+    /// `business-hours`; a due time within the hours stays as it is.
     ///
     /// `now_ms` is the present time in Unix milliseconds, such as
     /// [`ServerTime::now_ms`](crate::admin::ServerTime::now_ms): a delay counts from it, and a due
     /// time before it is moved as if it were now. The result is a fixed time.
     ///
-    /// A [`spread`](crate::Message::spread) is added to the result, and may exceed the opening.
+    /// A [`spread`](crate::Message::spread) is added to the result, and may move the due time out
+    /// of the hours.
     ///
     /// # Errors
     ///
@@ -75,8 +76,8 @@ impl Due {
         }
     }
 
-    /// As the scripts read it: `+<delay ms>` or `<unix ms>`. The server checks the limit of a fixed
-    /// time, as it has the clock.
+    /// Encodes the due time for the scripts: `+<delay ms>` or `<unix ms>`. The server, which has
+    /// the clock, checks the limit of a fixed time.
     pub(crate) fn encode(self) -> Result<String, Error> {
         match self {
             Self::AfterMs(ms) if ms > MAX_DELAY_MS => Err(Error::invalid(format!(
@@ -100,7 +101,7 @@ impl From<SystemTime> for Due {
     }
 }
 
-/// Whole milliseconds, rounded up; what does not fit is the largest number.
+/// The duration in whole milliseconds, rounded up; `u64::MAX` if it does not fit.
 pub(crate) fn ceil_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -16,37 +16,39 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 /// one id. It does not apply to settlements and leases: a failover that undoes a settlement
 /// delivers a handled message again, and consumers must tolerate that anyway.
 ///
-/// If fewer confirm within `timeout`, the call fails with
+/// If fewer replicas or disks confirm within `timeout`, the call fails with
 /// [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed): the master has made the change, and
-/// may lose it. The same call waits again (a cancel: within 12 s).
+/// may lose it. If the caller repeats the call, it waits for confirmations again. A repeated cancel
+/// does so only within 12 s of the first.
 ///
 /// Use few different durabilities: each durability of a queue, its timeout included, has a
-/// connection of its own. A queue keeps four of them. With those that are still in use there are 16
-/// at most. A call with one more waits up to 10 s for one of them to end, and then fails with
-/// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable), not applied.
+/// connection of its own. A queue keeps four such connections open, and has at most 16 while more
+/// are in use. A call that needs a further one waits up to 10 s for another to end, and then fails
+/// with [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable), not applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Durability {
-    /// In the master's memory. A failover loses what its replicas had not received, a crash what
-    /// was not on its disk.
+    /// The change is in the master's memory. A failover loses changes that the new master had not
+    /// received. A crash loses changes that were not on disk.
     #[default]
     Memory,
-    /// In the memory of the master and of this number of replicas (WAIT). If `replicas` is the
-    /// number of all replicas, the promoted one has it; with fewer, a replica without it may be
-    /// promoted.
+    /// The change is in the memory of the master and of this number of replicas (WAIT). If
+    /// `replicas` is the number of all replicas, a promoted replica has the change. With fewer, a
+    /// replica without the change may be promoted.
     Replicated {
-        /// How many replicas, 1 or more.
+        /// How many replicas must confirm: 1 or more.
         replicas: u32,
-        /// How long to wait for them: 1 ms to a minute.
+        /// How long to wait for the replicas: 1 ms to a minute.
         timeout: Duration,
     },
-    /// On disk (WAITAOF, from Redis 7.2 and in Valkey): in the append-only file of the master if
-    /// `local`, and of this number of replicas.
+    /// The change is on disk (WAITAOF, in Redis from 7.2 and in Valkey): in the append-only file of
+    /// the master if `local`, and of this number of replicas.
     Fsynced {
-        /// Whether the master's own disk counts; it must keep an append-only file then.
+        /// Whether the master's own disk must confirm. If so, the master must keep an append-only
+        /// file.
         local: bool,
-        /// How many replicas' disks; may be 0 if `local`.
+        /// How many replicas' disks must confirm; may be 0 if `local`.
         replicas: u32,
-        /// How long to wait for them: 1 ms to a minute.
+        /// How long to wait for the disks: 1 ms to a minute.
         timeout: Duration,
     },
 }
@@ -80,7 +82,7 @@ impl Durability {
         Ok(())
     }
 
-    /// How long the call may take more.
+    /// By how much the wait for replicas or disks may lengthen the call.
     pub(crate) fn timeout(self) -> Duration {
         match self {
             Self::Memory => Duration::ZERO,
@@ -129,7 +131,7 @@ mod tests {
                 replicas: 0,
                 timeout,
             },
-            // Redis takes 0 for "for ever".
+            // For Redis a timeout of 0 means to wait for ever.
             Durability::Replicated {
                 replicas: 1,
                 timeout: Duration::ZERO,

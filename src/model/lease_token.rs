@@ -1,4 +1,4 @@
-//! The token of a claim.
+//! The fencing token of a claim.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,10 +7,10 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// The token of one claim: 16 bytes. Whoever has it can settle and extend what the claim granted, so
-/// keep it as secret as the messages. [`Queue::claim`](crate::Queue::claim) draws one; with
-/// [`Queue::claim_with_token`](crate::Queue::claim_with_token) the caller does, so that it can
-/// repeat the claim, and read the grant again.
+/// The token of one claim: 16 bytes. Whoever has it can settle and extend what the claim granted,
+/// so keep it as secret as the messages. [`Queue::claim`](crate::Queue::claim) draws a random
+/// token. With [`Queue::claim_with_token`](crate::Queue::claim_with_token) the caller chooses it,
+/// and can repeat the claim or read the grant again.
 ///
 /// Each claim needs a token of its own. As text it is 32 hexadecimal digits.
 ///
@@ -36,7 +36,8 @@ impl LeaseToken {
         Self(*Uuid::new_v4().as_bytes())
     }
 
-    /// A new token, of 64 random bits, that tells the node of this id; or a random one.
+    /// A new token with 64 random bits that contains the end of this node id. With no such id the
+    /// token is random.
     pub(crate) fn of_node(id: Option<&str>) -> Self {
         let Some(end) = id.and_then(end_of_node) else {
             return Self::random();
@@ -45,7 +46,7 @@ impl LeaseToken {
         let (_, rest) = bytes.split_at_mut(1);
         let (node, rest) = rest.split_at_mut(end.len());
         node.copy_from_slice(&end);
-        // The other bytes have bits that are not random.
+        // Only these bytes are fully random; others contain the version and variant bits of a UUID.
         let (first, last) = rest.split_at_mut(6);
         first.copy_from_slice(&random.as_bytes()[..6]);
         last.copy_from_slice(&random.as_bytes()[14..]);
@@ -71,8 +72,8 @@ impl LeaseToken {
     }
 }
 
-/// The end of a node's id without its revision, by which tokens and leases name the node: 7 letters
-/// and digits. `None` of an id that another client chose otherwise.
+/// The last 7 letters and digits of a node's id, before any revision. Tokens and leases name the
+/// node by them. `None` if another client chose an id of another form.
 pub(crate) fn end_of_node(id: &str) -> Option<[u8; 7]> {
     let unique = id.rsplit_once('#').map_or(id, |(unique, _)| unique);
     let end = *unique.as_bytes().last_chunk()?;
@@ -109,7 +110,7 @@ impl fmt::Display for LeaseToken {
     }
 }
 
-/// Without the token, so that logs do not contain it.
+/// Debug output omits the token, so that logs do not contain it.
 impl fmt::Debug for LeaseToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("LeaseToken(..)")
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_node_is_before_its_revision() {
+    fn end_of_a_node_id_is_taken_before_its_revision() {
         for (id, end) in [
             ("0123456789#2", Some(b"3456789")),
             ("0123456789", Some(b"3456789")),
@@ -147,14 +148,14 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_a_node_begins_with_its_id() {
+    fn a_token_of_a_node_begins_with_the_end_of_its_id() {
         let [one, two] = [(); 2].map(|()| LeaseToken::of_node(Some("0abcD123#2")));
         assert!(one.0.starts_with(b"@abcD123") && two.0.starts_with(b"@abcD123"));
         assert_ne!(one.0[8..], two.0[8..]);
     }
 
     #[test]
-    fn other_texts_are_refused_and_not_quoted() {
+    fn texts_that_are_no_token_are_refused_and_not_quoted() {
         let plus = format!("+{}", "a".repeat(31));
         let accents = "é".repeat(16);
         for text in ["", "ab", &"a".repeat(31), &"a".repeat(33), &plus, &accents] {

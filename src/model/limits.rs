@@ -7,11 +7,11 @@ use crate::model::due::ceil_ms;
 use crate::model::rate::Rate;
 use crate::model::stats::QueueStats;
 
-/// The most starts of a rate.
+/// The most starts that a rate may allow in its window.
 const MAX_STARTS: u32 = 1_000_000;
 /// The longest window of a rate: 30 days.
 const MAX_WINDOW_MS: u64 = 2_592_000_000;
-/// The most ids that a partition may be told to remember.
+/// The largest limit of remembered ids in a partition.
 const MAX_REMEMBERED: u64 = 1_000_000_000_000_000;
 
 /// Limits of a queue, to be set with [`Queue::configure`](crate::Queue::configure). Limits that are
@@ -23,13 +23,13 @@ const MAX_REMEMBERED: u64 = 1_000_000_000_000_000;
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct QueueLimits {
-    /// Names and values of `configure`, without the rate.
+    /// The names and values of the arguments of `configure`, except the rate.
     pairs: Vec<(&'static str, String)>,
     rate: RateSetting,
     burst: Option<u32>,
 }
 
-/// What becomes of a queue's rate.
+/// What a call of `configure` does with the queue's rate.
 #[derive(Debug, Clone, Copy, Default)]
 enum RateSetting {
     #[default]
@@ -39,19 +39,19 @@ enum RateSetting {
 }
 
 impl QueueLimits {
-    /// Nothing set.
+    /// A set of limits that changes nothing yet.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// After how many failed attempts a message without a limit of its own is dead: 1 to 1,000,000,
-    /// 20 unless set. It holds for messages that wait already, too.
+    /// 20 unless set. The limit also applies to messages that wait already.
     #[must_use]
     pub fn max_attempts(self, max_attempts: u32) -> Self {
         self.with("max_attempts", max_attempts.to_string())
     }
 
-    /// How many crashes (leases that ran out) a message survives: 0 to 1,000,000, 5 unless set.
+    /// How many crashes (expired leases) a message survives: 0 to 1,000,000, 5 unless set.
     #[must_use]
     pub fn max_crashes(self, max_crashes: u32) -> Self {
         self.with("max_crashes", max_crashes.to_string())
@@ -69,7 +69,7 @@ impl QueueLimits {
         )
     }
 
-    /// The largest payload it takes in bytes: 1 to 16 MiB, 1 MiB unless set.
+    /// The largest payload that the queue takes, in bytes: 1 to 16 MiB, 1 MiB unless set.
     #[must_use]
     pub fn max_payload_bytes(self, max_payload_bytes: u32) -> Self {
         self.with("max_payload_bytes", max_payload_bytes.to_string())
@@ -81,7 +81,8 @@ impl QueueLimits {
         self.with("dead_keep_ms", ceil_ms(time).to_string())
     }
 
-    /// How many dead messages are kept, the newest: at least 1, 100,000 unless set.
+    /// How many dead messages are kept at most; the newest are kept. At least 1; 100,000 unless
+    /// set.
     #[must_use]
     pub fn keep_dead(self, number: u64) -> Self {
         self.with("dead_keep", number.to_string())
@@ -91,9 +92,10 @@ impl QueueLimits {
     /// by the server's clock. No rate unless set.
     ///
     /// Each claim counts, retries too, and a message counts for its [`cost`](crate::Message::cost).
-    /// Starts are evenly spaced but for a [`burst`](QueueLimits::burst) of B; with a backlog,
-    /// `N - B + 1` start in each window. Then the queue is closed until the next may start: messages
-    /// keep their order and their due times, and workers make no call meanwhile.
+    /// Starts are evenly spaced but for a [`burst`](QueueLimits::burst) of B; with a backlog, `N -
+    /// B + 1` start in each window. When no start is left, the queue is closed until the next
+    /// message may start. Messages keep their order and their due times, and workers make no calls
+    /// meanwhile.
     ///
     /// Workers and clients of release 0.1 do not obey it.
     ///
@@ -148,11 +150,11 @@ impl QueueLimits {
         self.with("max_throttle_ms", ceil_ms(time).to_string())
     }
 
-    /// How many ids the queue remembers before pushes with a [`window`](crate::Message::window) fail
-    /// with [`ErrorKind::Full`](crate::ErrorKind::Full): 1 to 10^15, 1,000,000 unless set. What it
-    /// remembers of the calls of the last 12 s counts as well:
-    /// [`QueueStats::recent`](crate::QueueStats::recent).
-    /// An id takes about 100 bytes of Redis's memory.
+    /// How many ids the queue remembers before pushes with a [`window`](crate::Message::window)
+    /// fail with [`ErrorKind::Full`](crate::ErrorKind::Full): 1 to 10^15, 1,000,000 unless set. The
+    /// calls of the last 12 s, which the queue also remembers, count towards this limit:
+    /// [`QueueStats::recent`](crate::QueueStats::recent). An id takes about 100 bytes of Redis's
+    /// memory.
     ///
     /// ```
     /// let limits = dueq::QueueLimits::new().max_remembered(5_000_000);
@@ -163,8 +165,8 @@ impl QueueLimits {
         self.with("max_remembered", ids.to_string())
     }
 
-    /// Raises the queue to layout 3, which [`OnConflict::Next`](crate::OnConflict::Next) needs. It
-    /// cannot be taken back.
+    /// Raises the queue to layout 3, which [`OnConflict::Next`](crate::OnConflict::Next) needs.
+    /// This cannot be undone.
     ///
     /// Releases before 0.2 refuse a queue with layout 3: their workers stop, and their producers get
     /// errors. So set it only when every client and worker of the queue has release 0.2 or newer.
@@ -184,8 +186,8 @@ impl QueueLimits {
         self.with("layout", "3".to_owned())
     }
 
-    /// The limits in these stats. Those that are divided among partitions are multiplied by
-    /// `factor`.
+    /// The limits that these stats report. A limit that is divided among partitions is multiplied
+    /// by `factor`.
     pub(crate) fn of_stats(stats: &QueueStats, factor: u64) -> Self {
         let small = |limit: u64| u32::try_from(limit).unwrap_or(u32::MAX);
         let max_messages = stats.max_messages.saturating_mul(factor);
@@ -218,7 +220,8 @@ impl QueueLimits {
             )
     }
 
-    /// Whether a limit is divided among partitions such that too many of them refuse it.
+    /// Whether a limit is divided among partitions, so that a map with too many partitions is
+    /// refused.
     pub(crate) fn needs_partitions(&self) -> bool {
         let has_leased = self
             .pairs
@@ -230,7 +233,7 @@ impl QueueLimits {
     /// The arguments of `configure` at each partition of a queue: names and values.
     ///
     /// # Errors
-    /// `InvalidInput` if the rate is out of its range, or a partition would get no start of it, or
+    /// `InvalidInput` if no limit is set, the rate is out of its range, or a partition would get no start of it, or
     /// none of `max_leased`.
     pub(crate) fn of_partition(&self, partitions: usize) -> Result<Vec<Vec<u8>>, Error> {
         let partitions = partitions as u64;
@@ -268,6 +271,11 @@ impl QueueLimits {
                     "burst is set without a rate: set both together",
                 ));
             }
+            RateSetting::AsItIs if pairs.is_empty() => {
+                return Err(Error::invalid(
+                    "no limit is set: set one or more, such as `QueueLimits::new().max_attempts(20)`",
+                ));
+            }
             RateSetting::AsItIs => {}
         }
         let pair = |(name, value): (&str, String)| [name.as_bytes().to_vec(), value.into_bytes()];
@@ -280,7 +288,7 @@ impl QueueLimits {
     }
 }
 
-/// Refuses a rate that the script `configure` refuses.
+/// Refuses a rate that the script `configure` would refuse.
 fn checked_rate(starts: u32, window: Duration, burst: Option<u32>) -> Result<Rate, Error> {
     let window_ms = ceil_ms(window);
     if !(1..=MAX_STARTS).contains(&starts) {
@@ -324,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_share_a_rate_rounded_down() {
+    fn a_rate_is_divided_among_partitions_and_rounded_down() {
         let limits = QueueLimits::new().rate(103, SECOND).burst(9).max_leased(7);
         assert_eq!(
             words(&limits, 1).expect("valid"),
@@ -345,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_out_of_range_are_refused() {
+    fn rates_out_of_range_and_no_limits_are_refused() {
         let rate = |starts, window| QueueLimits::new().rate(starts, window);
         for (limits, problem) in [
             (rate(0, SECOND), "rate is 0"),
@@ -355,6 +363,7 @@ mod tests {
             (rate(5, SECOND).burst(0), "burst is 0"),
             (rate(5, SECOND).burst(6), "burst is 6"),
             (QueueLimits::new().burst(2), "without a rate"),
+            (QueueLimits::new(), "no limit is set"),
         ] {
             let error = words(&limits, 1).expect_err(problem);
             assert!(error.to_string().contains(problem), "{error}");
@@ -368,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_stats_are_divided_again() {
+    fn limits_read_from_stats_are_divided_again() {
         let stats = QueueStats {
             rate: Rate::parse("25/1000/2"),
             max_leased: 3,

@@ -30,11 +30,11 @@ use crate::model::push_rules::{Expires, OnConflict, OnExpire, Uniqueness};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a message does nothing until it is pushed"]
 pub struct Message {
-    /// `None`: private, made by the push.
+    /// The id that the producer set. `None`: each push of the message makes a private id.
     pub(crate) id: Option<Vec<u8>>,
     pub(crate) payload: Vec<u8>,
     pub(crate) due: Due,
-    /// How much later than `due` the message may become due; 0 for not at all.
+    /// The longest delay that the spread may add to `due`; 0 for no spread.
     pub(crate) spread_ms: u64,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) on_conflict: OnConflict,
@@ -46,14 +46,14 @@ pub struct Message {
     pub(crate) unique: Uniqueness,
 }
 
-/// The options. A [`Push`](crate::Push) has them too.
+/// The methods that set options. A [`Push`](crate::Push) has the same methods.
 impl Message {
     push_options!();
 }
 
 impl Message {
-    /// A message with these payload bytes: at most the queue's limit (1 MiB unless configured,
-    /// never more than 16 MiB).
+    /// A message with these payload bytes: at most as many as the queue's limit (1 MiB unless
+    /// configured, never more than 16 MiB).
     ///
     /// ```
     /// use dueq::Message;
@@ -114,8 +114,9 @@ impl Message {
     /// push nor another caller's cancel. `cancelled_ms` is the time from
     /// [`Queue::cancel_to_undo`](crate::Queue::cancel_to_undo), at most 12 s ago.
     ///
-    /// Otherwise the push returns [`PushOutcome::Finished`](crate::outcomes::PushOutcome::Finished), or `Exists` if the
-    /// queue has a message of the id. Attempts of the message count from none. Clients of release
+    /// Otherwise the push returns
+    /// [`PushOutcome::Finished`](crate::outcomes::PushOutcome::Finished), or `Exists` if the queue
+    /// has a message of the id. The message starts with no attempts. Clients of release
     /// 0.1 that repeat its cancel are not noticed.
     ///
     /// ```
@@ -139,7 +140,7 @@ impl Message {
         self
     }
 
-    /// Its payload.
+    /// The payload bytes of the message.
     pub fn payload(&self) -> &[u8] {
         &self.payload
     }
@@ -169,9 +170,9 @@ impl Message {
         self.on_conflict
     }
 
-    /// Whether pushing it twice has the effect of once.
+    /// Whether pushing the message twice has the effect of pushing it once.
     pub(crate) fn is_repeatable(&self) -> bool {
-        // A repetition of a push with `Next` that was applied changes nothing.
+        // A repeated push with `Next` changes nothing if the first one was applied.
         matches!(self.on_conflict, OnConflict::Keep | OnConflict::Next)
     }
 
@@ -198,7 +199,7 @@ impl Message {
         if self.on_expire == OnExpire::Drop {
             words.push("on_expire=drop".to_owned());
         }
-        // A stored option takes memory, and 1 is what a message without it costs.
+        // The default 1 is left out: a stored option takes memory.
         if let Some(cost) = self.cost.filter(|&cost| cost != 1) {
             words.push(format!("cost={cost}"));
         }
@@ -207,7 +208,7 @@ impl Message {
     }
 }
 
-/// The digits of base 62, in the order of their bytes.
+/// The digits of base 62, in ascending order of their bytes.
 pub(crate) const DIGITS: &[u8; 62] =
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
@@ -218,7 +219,8 @@ pub(crate) fn new_id() -> Vec<u8> {
 
 /// A UUID in 22 characters of base 62, in the order of the UUIDs.
 pub(crate) fn compact(uuid: Uuid) -> String {
-    /// Ten digits at a time fit 64 bits, whose divisions are many times as fast.
+    /// Ten digits at a time: 62^10 fits 64 bits, and divisions of 64 bits are many times as fast as
+    /// those of 128.
     const TEN: u128 = 62_u128.pow(10);
     let mut rest = uuid.as_u128();
     let mut text = vec![b'0'; 22];
@@ -230,7 +232,7 @@ pub(crate) fn compact(uuid: Uuid) -> String {
             digits /= 62;
         }
     }
-    String::from_utf8(text).unwrap_or_default() // of ASCII: it is always
+    String::from_utf8(text).unwrap_or_default() // always ASCII
 }
 
 #[cfg(test)]

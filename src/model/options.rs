@@ -8,7 +8,7 @@ macro_rules! push_options {
         /// The id, unique within the queue: 1 to 200 bytes without control bytes. Checked at the
         /// push.
         ///
-        /// The id makes a push safe to repeat. Cancel and reschedule take it.
+        /// The id makes a push safe to repeat. Cancel and reschedule name the message by it.
         ///
         /// A dead message keeps its id: until it is removed, a push of the id returns
         /// [`PushOutcome::Exists`](crate::outcomes::PushOutcome::Exists) with
@@ -79,7 +79,7 @@ macro_rules! push_options {
 
         /// After how many failed attempts the message is dead: 1 to 1,000,000. Checked at the push.
         /// By default the queue's limit applies: 20 unless
-        /// [`QueueLimits::max_attempts`](crate::QueueLimits::max_attempts) set another.
+        /// [`QueueLimits::max_attempts`](crate::QueueLimits::max_attempts) was set.
         ///
         /// ```
         /// # dueq_testkit::doctest!(|orders| {
@@ -94,11 +94,11 @@ macro_rules! push_options {
         /// [`OnConflict::Keep`](crate::OnConflict::Keep) unless set.
         ///
         /// If the id is not in the queue, the message is stored as by any push. If a handler has
-        /// it, the push returns `Exists(Leased)` and changes nothing, except with
-        /// [`OnConflict::Next`](crate::OnConflict::Next). Redis receives pushes that keep and pushes
-        /// that move or replace in any order, unless the caller awaits the first one. A push with
-        /// `Reschedule` or `Replace` is not repeated by the library when its reply is lost: the
-        /// error says [`Applied::Unknown`](crate::Applied::Unknown).
+        /// the message, the push returns `Exists(Leased)` and changes nothing, except with
+        /// [`OnConflict::Next`](crate::OnConflict::Next). Pushes with `Keep` and other pushes
+        /// travel apart and may reach Redis in any order, unless the caller awaits the first one. A
+        /// push with `Reschedule` or `Replace` is not repeated by the library when its reply is
+        /// lost: the error says [`Applied::Unknown`](crate::Applied::Unknown).
         ///
         /// ```
         /// # dueq_testkit::doctest!(|orders| {
@@ -142,8 +142,8 @@ macro_rules! push_options {
         /// The trace is stored with the message through every attempt, and the handler reads it
         /// with [`Delivery::trace_parent`](crate::Delivery::trace_parent).
         /// [`OnConflict::Reschedule`](crate::OnConflict::Reschedule) keeps the trace of the waiting
-        /// message. It takes about 120 bytes of Redis's memory. `tracestate` and baggage are not
-        /// stored.
+        /// message. A trace takes about 120 bytes of Redis's memory. `tracestate` and baggage are
+        /// not stored.
         ///
         /// ```
         /// # dueq_testkit::doctest!(|orders| {
@@ -155,12 +155,12 @@ macro_rules! push_options {
             self.with(|message| message.trace_parent = Some(trace_parent.into()))
         }
 
-        /// No attempt starts later than this after the due time: 1 ms to 100 years, with fractions
-        /// of a millisecond rounded up. Checked at the push.
+        /// The message expires this long after its due time; no attempt starts later: 1 ms to 100
+        /// years, with fractions of a millisecond rounded up. Checked at the push.
         ///
         /// The deadline holds for retries too: a retry or snooze beyond it makes the message dead
         /// at once. A reschedule, `again` and a requeue give the message a new due time, from which
-        /// it counts again. A running handler is not interrupted: see
+        /// the time counts again. A running handler is not interrupted: see
         /// [`Delivery::expires_in`](crate::Delivery::expires_in). An expired message is found when
         /// it would be claimed; while no worker runs, it stays.
         ///
@@ -178,11 +178,12 @@ macro_rules! push_options {
             self.with(|message| message.expires = Some(expires))
         }
 
-        /// No attempt starts after this moment, in Unix milliseconds of the server: one that has
-        /// not passed and is not before the due time, at most 100 years ahead. Checked at the push.
+        /// The message expires at this moment, in Unix milliseconds of the server; no attempt
+        /// starts later. The moment must not have passed, must not be before the due time, and may
+        /// be at most 100 years ahead. Checked at the push.
         ///
-        /// A new due time does not move it, in contrast to an expiry after some time. A requeue
-        /// after it has passed forgets it.
+        /// A new due time does not move this moment, in contrast to
+        /// [`expires_after`](Self::expires_after). A requeue after the moment removes the expiry.
         ///
         /// ```
         /// # dueq_testkit::doctest!(|client, orders| {
@@ -233,10 +234,10 @@ macro_rules! push_options {
         /// Until then another push of the id stores nothing, whatever became of the message: it
         /// returns [`PushOutcome::Exists`](crate::outcomes::PushOutcome::Exists) while the message
         /// is in the queue, and
-        /// [`PushOutcome::Remembered`](crate::outcomes::PushOutcome::Remembered) afterwards. An ack,
-        /// a death and an expiry leave the window open; a cancel and a purge end it. The window
-        /// counts from the push that stored the message; later pushes do not extend it.
-        /// [`Queue::end_of`](crate::Queue::end_of) tells how the message ended.
+        /// [`PushOutcome::Remembered`](crate::outcomes::PushOutcome::Remembered) afterwards. An
+        /// ack, a death and an expiry leave the window open; a cancel and a purge end it. The
+        /// window counts from the push that stored the message; later pushes do not extend it.
+        /// [`Queue::end_of`](crate::Queue::end_of) returns how the message ended.
         ///
         /// An id that is remembered takes about 100 bytes of Redis's memory. The queue remembers
         /// [`QueueLimits::max_remembered`](crate::QueueLimits::max_remembered) ids; beyond them a
@@ -261,8 +262,8 @@ macro_rules! push_options {
             self.with(|message| message.unique.window_ms = Some(window_ms))
         }
 
-        /// Stores the message although an earlier push's `window` remembers the id. A message of
-        /// this id that is in the queue still counts.
+        /// Stores the message even if the window of an earlier push still remembers the id. A
+        /// message of this id that is in the queue is a conflict as usual.
         ///
         /// ```
         /// # dueq_testkit::doctest!(|orders| {
@@ -276,8 +277,8 @@ macro_rules! push_options {
         /// Delays the message, and replaces one of the same id that waits: a burst of pushes
         /// becomes one delivery with the last payload, `delay` after the last push.
         ///
-        /// It is short for `due(delay)` and `on_conflict(OnConflict::Replace)`. Without `max_wait`
-        /// pushes that never pause postpone the delivery for ever.
+        /// This is short for `due(delay)` and `on_conflict(OnConflict::Replace)`. Without
+        /// `max_wait` pushes that never pause postpone the delivery for ever.
         ///
         /// ```
         /// # dueq_testkit::doctest!(|orders| {
@@ -294,9 +295,9 @@ macro_rules! push_options {
                 .on_conflict(crate::model::push_rules::OnConflict::Replace)
         }
 
-        /// Pushes that reschedule or replace the message postpone it no further than this after the
-        /// first one: 1 ms to 100 years, and at least the delay. Fractions of a millisecond are
-        /// rounded up. Needs an `on_conflict` other than `Keep`. Checked at the push.
+        /// Limits how far later pushes of the id can postpone the message, counted from its first
+        /// push: 1 ms to 100 years, and at least the delay. Fractions of a millisecond are rounded
+        /// up. Needs an `on_conflict` other than `Keep`. Checked at the push.
         ///
         /// The first push with a `max_wait` sets the limit. It holds until the message has failed,
         /// crashed or been snoozed, also for pushes without a `max_wait`.
@@ -316,8 +317,8 @@ macro_rules! push_options {
             self.with(|message| message.unique.max_wait_ms = Some(max_wait_ms))
         }
 
-        /// Replaces also a dead message of this id: it waits again, with its attempts counted from
-        /// none. Needs [`OnConflict::Replace`](crate::OnConflict::Replace) or
+        /// Lets the push also replace a dead message of this id: the new message waits, with no
+        /// attempts. Needs [`OnConflict::Replace`](crate::OnConflict::Replace) or
         /// [`OnConflict::Next`](crate::OnConflict::Next). Checked at the push.
         ///
         /// By default a push of an id whose message is dead returns `Exists(Dead)`.

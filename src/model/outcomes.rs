@@ -1,10 +1,10 @@
-//! The routine outcomes of calls: values, not errors.
+//! The outcomes of calls. Expected outcomes are values, not errors.
 
 use std::fmt;
 
 use crate::model::receipt::Receipt;
 
-/// Where a message is.
+/// The state of a message that is in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MessageState {
     /// Waiting for its due time, also between two attempts. A due message stays scheduled while the
@@ -12,7 +12,7 @@ pub enum MessageState {
     Scheduled,
     /// Due, waiting for a free handler.
     Ready,
-    /// With a handler, under a lease.
+    /// A handler has the message, under a lease.
     Leased,
     /// Dead: a limit was reached or a handler buried it. It stays until it is requeued, cancelled,
     /// purged or trimmed.
@@ -55,17 +55,18 @@ pub enum PushOutcome {
     Exists(MessageState),
     /// The waiting message was rescheduled or replaced, as [`OnConflict`](crate::OnConflict) asked.
     Moved,
-    /// A handler has the message of this id. The pushed one is kept for after it, as
-    /// [`OnConflict::Next`](crate::OnConflict::Next) asked, in place of any that was kept before.
+    /// A handler has the message of this id. The queue keeps the pushed message until that delivery
+    /// ends, as [`OnConflict::Next`](crate::OnConflict::Next) asked, and drops any that it had kept
+    /// before.
     Next,
     /// A push with a [`window`](crate::Message::window) stored a message with this id, and that
-    /// message has ended. Until this Unix millisecond pushes of the id store nothing. After an error
-    /// that left open whether a push took effect, the caller who repeats it gets this if the first
-    /// one did, or if another push of the id had; the two cannot be told apart.
+    /// message has ended. Until this Unix millisecond pushes of the id store nothing. A caller that
+    /// repeats a push after `Applied::Unknown` also gets this if the first push took effect. It
+    /// cannot tell this from another push of the id.
     Remembered(u64),
     /// An earlier try of this call was applied and its reply was lost; the message has been
-    /// delivered or cancelled since. Or the push [undoes](crate::Message::undo) a cancel, and the id
-    /// was pushed or cancelled again since. Nothing was changed.
+    /// delivered or cancelled since. Also returned if the push should [undo](crate::Message::undo)
+    /// a cancel, and the id was pushed or cancelled again since. Nothing was changed.
     Finished,
 }
 
@@ -76,16 +77,17 @@ pub enum PushOutcome {
 pub enum CancelOutcome {
     /// The message will never be delivered. Each cancel within 12 s of the last one returns this.
     Cancelled,
-    /// A handler has the message, and it is too late for that one. The message that a push with
-    /// [`OnConflict::Next`](crate::OnConflict::Next) kept for after it will never be delivered. If
-    /// the reply is lost, the library's repetition returns `Leased` instead.
+    /// The cancel removed the next message, which a push with
+    /// [`OnConflict::Next`](crate::OnConflict::Next) had left. It was too late for the present
+    /// message, which a handler has. If the reply is lost, the library's repetition returns
+    /// `Leased` instead.
     Next,
-    /// Too late: a handler has it.
+    /// Too late: a handler has the message.
     Leased,
     /// The message is dead; [`Queue::cancel_dead`](crate::Queue::cancel_dead) removes it.
     Dead,
-    /// There is no such message, or no more. A cancel that is repeated later than 12 s after one
-    /// that took effect also returns this.
+    /// The queue has no message of this id, or no longer has it. A cancel that is repeated later
+    /// than 12 s after one that took effect also returns this.
     Absent,
 }
 
@@ -96,7 +98,7 @@ pub enum CancelOutcome {
 pub enum DeleteOutcome {
     /// The queue is removed with all its messages.
     Deleted,
-    /// There is no such queue, or no more.
+    /// There is no such queue, or it no longer exists.
     Absent,
     /// The queue has another incarnation: it was deleted and created again. Nothing was changed.
     Changed,
@@ -108,12 +110,12 @@ pub enum DeleteOutcome {
 #[non_exhaustive]
 #[must_use = "only `Since` means that the queue is unused"]
 pub enum UnusedOutcome {
-    /// The queue is empty, and was not used since this Unix millisecond, or an earlier one.
+    /// The queue is empty, and has not been used since this Unix millisecond or for longer.
     /// `delete_unused` has deleted it.
     Since(u64),
     /// There is no such queue.
     Absent,
-    /// The queue stays.
+    /// The queue was not deleted, for this reason.
     Kept(KeepReason),
 }
 
@@ -127,11 +129,11 @@ pub enum KeepReason {
     Schedules,
     /// The queue has a map of partitions.
     Partitions,
-    /// An operator has set a limit of it or its layout, or has paused it.
+    /// An operator has set a limit or the layout of the queue, or has paused it.
     Settings,
     /// A window of an id has not ended: the deletion would forget it.
     Windows,
-    /// No report of a node shows that the queue was unused for the asked time.
+    /// The reports of nodes do not show that the queue was unused for the required time.
     Used,
     /// This release does not know the layout of the queue.
     Layout,
@@ -170,16 +172,15 @@ impl KeepReason {
 pub enum RescheduleOutcome {
     /// The message is due at this Unix millisecond now.
     Moved(u64),
-    /// The message is due at this Unix millisecond, not at the expected one; nothing was changed.
-    /// After an error that left open whether a reschedule took effect, a caller who repeats it gets
-    /// this for a delay, with the due time that the first try set; for a fixed time the caller
-    /// gets `Moved`.
+    /// Nothing was changed: the message is due at this Unix millisecond, not at the expected one. A
+    /// caller may also get this for repeating a reschedule after `Applied::Unknown`: if the
+    /// reschedule was by a delay and took effect. For a fixed time the caller then gets `Moved`.
     Conflict(u64),
-    /// Too late: a handler has it.
+    /// Too late: a handler has the message.
     Leased,
     /// The message is dead.
     Dead,
-    /// There is no such message (any more).
+    /// The queue has no message of this id.
     Absent,
 }
 
@@ -192,11 +193,11 @@ pub enum RunNowOutcome {
     Moved,
     /// The message was due already.
     Already,
-    /// A handler has it.
+    /// A handler has the message.
     Leased,
     /// The message is dead; [`Queue::requeue`](crate::Queue::requeue) revives it.
     Dead,
-    /// There is no such message (any more).
+    /// The queue has no message of this id.
     Absent,
 }
 
@@ -205,11 +206,11 @@ pub enum RunNowOutcome {
 #[non_exhaustive]
 #[must_use = "only `Requeued` changed the message"]
 pub enum RequeueOutcome {
-    /// The message is due now, its attempts counted from none.
+    /// The message is due now, with its attempts reset.
     Requeued,
-    /// The message is not dead but in this state.
+    /// The message is not dead: it is in this state.
     NotDead(MessageState),
-    /// There is no such message (any more).
+    /// The queue has no message of this id.
     Absent,
 }
 
@@ -220,9 +221,10 @@ pub enum RequeueOutcome {
 pub enum SettleOutcome {
     /// The settlement did what was asked.
     Done,
-    /// There is no such message any more. For an ack: the message was acked, perhaps by an earlier
-    /// try of this call whose reply was lost. For the others: the lease was lost, or an earlier
-    /// try acted, and then another consumer acked the message, or it was cancelled or purged.
+    /// The message is no longer in the queue. For an ack: the message was acked, perhaps by an
+    /// earlier try of this call whose reply was lost. For another settlement: the lease was lost,
+    /// or an earlier try acted, and then another consumer acked the message, or it was cancelled or
+    /// purged.
     Gone,
     /// The message exists, but this claim of it has ended; this try changed nothing. Either the
     /// lease was lost, and the message is or will be delivered again; or, for again, release and
@@ -236,14 +238,14 @@ pub enum SettleOutcome {
 #[non_exhaustive]
 #[must_use = "only after `Done` the messages were pushed by this call"]
 pub enum AckPushOutcome {
-    /// The message is acked, and these are the receipts of the messages that follow it, in their
-    /// order.
+    /// The message is acked. These are the receipts of its follow-ups, in their order.
     Done(Vec<Receipt>),
-    /// As [`SettleOutcome::Gone`] of an ack: perhaps an earlier try of this call acted, and stored
-    /// the messages.
+    /// The message is no longer in the queue: it was acked, perhaps by an earlier try of this call,
+    /// which stored the follow-ups. See [`SettleOutcome::Gone`].
     Gone,
-    /// As [`SettleOutcome::Lost`]; the message exists, and another consumer has it or will have it.
-    /// An earlier try of this call may have acted, if the id was pushed again since.
+    /// The message is in the queue, and another consumer has it or will have it: see
+    /// [`SettleOutcome::Lost`]. An earlier try of this call may have acted, if the id was pushed
+    /// again since.
     Lost,
 }
 
@@ -254,15 +256,16 @@ pub enum AckPushOutcome {
 pub enum RetryOutcome {
     /// The message is due again at this Unix millisecond.
     Scheduled(u64),
-    /// That was the last attempt, or the message expires before the next one: it is dead.
+    /// The message is dead: that was its last attempt, or it would expire before the next one.
     Dead,
-    /// The message expires before the next attempt, and was pushed with
-    /// [`OnExpire::Drop`](crate::OnExpire::Drop): it is gone.
+    /// The message was removed: it would expire before the next attempt, and was pushed with
+    /// [`OnExpire::Drop`](crate::OnExpire::Drop).
     Dropped,
-    /// As [`SettleOutcome::Gone`] of release.
+    /// The message is no longer in the queue: the lease was lost, or an earlier try acted. See
+    /// [`SettleOutcome::Gone`].
     Gone,
-    /// As [`SettleOutcome::Lost`] for release: perhaps an earlier try of this call has counted the
-    /// failure.
+    /// The message is in the queue, but this claim of it has ended: see [`SettleOutcome::Lost`]. An
+    /// earlier try of this call may have counted the failure.
     Lost,
 }
 
@@ -273,15 +276,16 @@ pub enum RetryOutcome {
 pub enum SnoozeOutcome {
     /// The message is due again at this Unix millisecond.
     Scheduled(u64),
-    /// The message expires before that time: it is dead.
+    /// The message is dead: it would expire before the new due time.
     Dead,
-    /// The message expires before that time, and was pushed with
-    /// [`OnExpire::Drop`](crate::OnExpire::Drop): it is gone.
+    /// The message was removed: it would expire before the new due time, and was pushed with
+    /// [`OnExpire::Drop`](crate::OnExpire::Drop).
     Dropped,
-    /// As [`SettleOutcome::Gone`] of release.
+    /// The message is no longer in the queue: the lease was lost, or an earlier try acted. See
+    /// [`SettleOutcome::Gone`].
     Gone,
-    /// As [`SettleOutcome::Lost`] for release: perhaps an earlier try of this call has snoozed the
-    /// message.
+    /// The message is in the queue, but this claim of it has ended: see [`SettleOutcome::Lost`]. An
+    /// earlier try of this call may have snoozed it.
     Lost,
 }
 
@@ -291,13 +295,14 @@ pub enum SnoozeOutcome {
 #[must_use = "after `Gone` and `Lost` the queue was not closed by this call"]
 pub enum ThrottleOutcome {
     /// The message waits again, and its partition is closed until this Unix millisecond: later than
-    /// asked for if it was closed for longer, earlier if
+    /// asked for if the partition was already closed for longer, earlier if
     /// [`QueueLimits::max_throttle`](crate::QueueLimits::max_throttle) allows less.
     Until(u64),
-    /// As [`SettleOutcome::Gone`] of release.
+    /// The message is no longer in the queue: the lease was lost, or an earlier try acted. See
+    /// [`SettleOutcome::Gone`].
     Gone,
-    /// As [`SettleOutcome::Lost`] for release: perhaps an earlier try of this call has closed the
-    /// queue.
+    /// The message is in the queue, but this claim of it has ended: see [`SettleOutcome::Lost`]. An
+    /// earlier try of this call may have closed the queue.
     Lost,
 }
 
@@ -308,21 +313,22 @@ pub enum ThrottleOutcome {
 pub enum ExtendOutcome {
     /// The lease runs until this Unix millisecond of the server.
     Until(u64),
-    /// There is no such message any more: the lease was lost, or it was settled.
+    /// The message is no longer in the queue: the lease was lost, or the delivery was settled.
     Gone,
-    /// The lease was lost, or the delivery was settled.
+    /// The message is in the queue, but the lease was lost or the delivery was settled.
     Lost,
 }
 
 /// How the message of a remembered id ended: see [`Queue::end_of`](crate::Queue::end_of).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MessageEnd {
-    /// How it ended.
+    /// The way in which the message ended.
     pub kind: EndKind,
     /// When, in Unix milliseconds of the server.
     pub ended_at_ms: u64,
-    /// Until when a [`window`](crate::Message::window) remembers the id, in Unix milliseconds: a push
-    /// of it stores nothing before. `None` if no window does, such as after a cancel or a purge.
+    /// Until when a [`window`](crate::Message::window) remembers the id, in Unix milliseconds:
+    /// until then a push of the id stores nothing. `None` if no window does, such as after a cancel
+    /// or a purge.
     pub remembered_until_ms: Option<u64>,
 }
 
@@ -330,7 +336,7 @@ pub struct MessageEnd {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndKind {
-    /// A handler acked it.
+    /// A handler acked the message.
     Finished,
     /// The message expired and was dropped, as its push asked with
     /// [`OnExpire::Drop`](crate::OnExpire::Drop).
@@ -364,12 +370,13 @@ impl EndKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WaitOutcome {
-    /// The message ended so.
+    /// The message ended in this way.
     Ended(MessageEnd),
     /// The message is dead: it stays in the queue, and no handler gets it.
     Dead,
-    /// The queue has no message of this id, and does not remember one: it ended without a
-    /// [`window`](crate::Message::window), longer ago than the queue remembers, or was never pushed.
+    /// The queue has no message of this id, and does not remember one. The message ended without a
+    /// [`window`](crate::Message::window), ended longer ago than the queue remembers, or was never
+    /// pushed.
     Absent,
     /// The time is up, and the message is still in this state.
     TimedOut(MessageState),

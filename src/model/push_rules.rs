@@ -1,10 +1,10 @@
 //! What a push says about other pushes of its id, and about when its message expires.
 
-/// What a push does if its id is scheduled or ready already. It never changes a message that a
-/// handler has, nor a dead one unless the push is told to [`revive`](crate::Message::revive) it.
+/// What a push does if its id is scheduled or ready already. A push never changes a message that a
+/// handler has. It changes a dead message only with [`revive`](crate::Message::revive).
 ///
-/// Pushes with `Keep` call the script `push`, the others call `upsert`, in batches of their own: no
-/// order holds between the two, unless the caller awaits the first.
+/// Pushes with `Keep` call the script `push`, the others call `upsert`, in batches of their own:
+/// the two kinds may reach Redis in any order, unless the caller awaits the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 #[non_exhaustive]
 pub enum OnConflict {
@@ -15,17 +15,20 @@ pub enum OnConflict {
     Reschedule,
     /// The waiting message is replaced: payload, due time and options.
     Replace,
-    /// As `Replace`; and if a handler has the message, the queue keeps the new one for after it. The
-    /// push returns [`PushOutcome::Next`](crate::outcomes::PushOutcome::Next).
+    /// Replaces a waiting message as `Replace` does. If a handler has the message, the queue keeps
+    /// the new one until that delivery ends. The push returns
+    /// [`PushOutcome::Next`](crate::outcomes::PushOutcome::Next).
     ///
-    /// However that delivery ends, also by a crash, the kept message then waits under the id, with
-    /// its own payload, options and due time, and no attempts. A delivery that fails is not retried:
-    /// the kept message takes its place. The queue keeps one, the last that was pushed. A cancel
-    /// removes it and returns [`CancelOutcome::Next`](crate::outcomes::CancelOutcome::Next).
+    /// However that delivery ends, even by a crash, the kept message then takes the id and waits,
+    /// with its own payload, options and due time, and no attempts. A delivery that fails is not
+    /// retried: the kept message takes its place. The queue keeps only the last one that was
+    /// pushed. A cancel removes it and returns
+    /// [`CancelOutcome::Next`](crate::outcomes::CancelOutcome::Next).
     ///
-    /// Needs layout 3: see [`QueueLimits::layout3`](crate::QueueLimits::layout3). A push into another queue
-    /// fails with [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) and says so. Unlike
-    /// `Reschedule` and `Replace`, the library repeats such a push when its reply is lost.
+    /// Needs layout 3: see [`QueueLimits::layout3`](crate::QueueLimits::layout3). A push into a
+    /// queue of an older layout fails with
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) and says so. Unlike `Reschedule`
+    /// and `Replace`, the library repeats such a push when its reply is lost.
     Next,
 }
 
@@ -60,7 +63,7 @@ pub(crate) struct Uniqueness {
 }
 
 impl Uniqueness {
-    /// The options as the scripts read them.
+    /// The options in the words of the scripts.
     pub(crate) fn words(self) -> impl Iterator<Item = String> {
         [
             self.window_ms.map(|ms| format!("window={ms}")),

@@ -1,4 +1,4 @@
-//! How many messages of a queue may start in some time.
+//! The rate of a queue: how many messages may start in some time.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,21 +8,21 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Rate {
-    /// How many messages start in a window at most.
+    /// The most messages that start in a window.
     pub starts: u64,
     /// The length of a window, in whole milliseconds.
     pub window: Duration,
-    /// How many may start at once.
+    /// The most messages that start at once.
     pub burst: u64,
 }
 
 impl Rate {
-    /// As the scripts read it: `STARTS/WINDOW_MS/BURST`.
+    /// Encodes the rate for the scripts: `STARTS/WINDOW_MS/BURST`.
     pub(crate) fn encode(self) -> String {
         format!("{}/{}/{}", self.starts, self.window.as_millis(), self.burst)
     }
 
-    /// `None` if a script would ignore the text.
+    /// Reads the text of a rate. `None` if a script would ignore the text.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split('/').map(|number| match number.as_bytes() {
             [b'1'..=b'9', ..] => number.parse::<u64>().ok(),
@@ -47,7 +47,7 @@ impl Rate {
             .clamp(1, starts.max(1))
     }
 
-    /// The part of each partition, if each gets at least one start.
+    /// The part of the rate that each partition gets; `None` if that is less than one start.
     pub(crate) fn of_partition(self, partitions: u64) -> Option<Self> {
         let starts = self.starts / partitions;
         let burst = (self.burst / partitions).max(1);
@@ -58,8 +58,8 @@ impl Rate {
         })
     }
 
-    /// The rate of a queue whose partitions have this rate each. A burst of 1 in each may come from
-    /// any smaller burst of the queue: then the queue gets 1.
+    /// The rate of a queue whose partitions have this rate each. If each partition has a burst of
+    /// 1, the queue's own burst is not known; it is taken as 1.
     pub(crate) fn of_queue(self, partitions: u64) -> Self {
         let burst = match self.burst {
             1 => 1,
@@ -72,7 +72,7 @@ impl Rate {
         }
     }
 
-    /// Both together, in the window of `self`.
+    /// The sum of both rates, in the window of `self`.
     pub(crate) fn plus(self, other: Self) -> Self {
         let scaled =
             u128::from(other.starts) * self.window.as_millis() / other.window.as_millis().max(1);
@@ -87,7 +87,7 @@ impl Rate {
 }
 
 impl fmt::Display for Rate {
-    /// Such as `100 in 1s, 10 at once`.
+    /// Formats the rate such as `100 in 1s, 10 at once`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -1,4 +1,4 @@
-//! What a read has reached.
+//! The result of a read that may not reach all parts of a queue or of a cluster.
 
 use crate::error::Error;
 
@@ -6,7 +6,7 @@ use crate::error::Error;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PartialRead<T> {
-    /// What the parts hold that replied.
+    /// What the parts that replied hold.
     pub value: T,
     /// The parts that did not reply within 2 s: partitions of the queue, or masters. Empty if all
     /// did.
@@ -41,7 +41,7 @@ impl<T> PartialRead<T> {
         Some(format!("{}: {}", self.names(), first.error))
     }
 
-    /// What was read, if that is all.
+    /// The value, if all parts replied; otherwise an error.
     pub(crate) fn whole(self) -> Result<T, Error> {
         match self.unread.first() {
             Some(first) => Err(first.error.clone().about(&self.names())),

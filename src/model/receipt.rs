@@ -23,8 +23,9 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// The message's id as text; bytes that are no UTF-8 are replaced. It is the id that
-    /// [`Queue::cancel`](crate::Queue::cancel) takes, also if the library made it.
+    /// The message's id as text; bytes that are no UTF-8 are replaced.
+    /// [`Queue::cancel`](crate::Queue::cancel) takes it, whether the producer chose the id or the
+    /// library made it.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -80,8 +81,8 @@ impl Receipt {
     }
 
     /// When the message is due, in Unix milliseconds, exactly as Redis stored it. After
-    /// [`PushOutcome::Moved`] and [`PushOutcome::Next`] the latest time: a
-    /// [`max_wait`](crate::Message::max_wait) may have made it earlier. `None` after
+    /// [`PushOutcome::Moved`] and [`PushOutcome::Next`] it is the latest possible time: a
+    /// [`max_wait`](crate::Message::max_wait) may make the message due earlier. `None` after
     /// [`PushOutcome::Exists`], [`PushOutcome::Remembered`] and [`PushOutcome::Finished`]: the push
     /// did not set it.
     ///
@@ -107,7 +108,7 @@ impl fmt::Debug for Receipt {
     }
 }
 
-/// A receipt equals its outcome.
+/// A receipt compares with an outcome by its own outcome.
 impl PartialEq<PushOutcome> for Receipt {
     fn eq(&self, outcome: &PushOutcome) -> bool {
         self.outcome == *outcome

@@ -1,4 +1,5 @@
-//! The delay before the next attempt. Pure: the caller provides the random number.
+//! The back-off before the next attempt after a failure. Pure: the caller provides the random
+//! number.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::error::Error;
 /// The delay after attempt *n* is `first * 2^(n-1)`, at most `max`, less a random part of up to
 /// half of it, so that messages that failed together are not retried together.
 ///
-/// A `Retry` has no number of attempts. The message limits it
+/// A `Retry` does not limit the number of attempts. The message does
 /// ([`Push::max_attempts`](crate::Push::max_attempts)), or else the queue
 /// ([`QueueLimits::max_attempts`](crate::QueueLimits::max_attempts)): 20 unless set.
 ///
@@ -73,7 +74,7 @@ impl Retry {
 }
 
 impl Default for Retry {
-    /// From 1 s doubling to 1 h.
+    /// Exponential delays from 1 s up to 1 h.
     fn default() -> Self {
         Self {
             first: Duration::from_secs(1),
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_attempt_number_and_no_chance_can_overflow() {
+    fn no_attempt_number_or_random_number_overflows_the_delay() {
         let retry = Retry::exponential(Duration::from_secs(1), Duration::MAX).expect("valid");
         for attempt in [0, 1, 2, 31, 32, 33, u32::MAX] {
             for chance in [f64::NAN, -1.0, 0.0, 0.5, 1.0, 2.0] {
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_delays_are_refused() {
+    fn zero_and_inverted_delays_are_refused() {
         assert!(Retry::exponential(Duration::ZERO, Duration::from_secs(1)).is_err());
         assert!(Retry::exponential(Duration::from_secs(2), Duration::from_secs(1)).is_err());
     }

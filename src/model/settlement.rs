@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::model::due::Due;
 use crate::model::message::Message;
 
-/// How a delivery is to be settled: what a handler returns, directly or through [`IntoSettlement`].
+/// How a worker settles a delivery. A handler returns it, directly or through [`IntoSettlement`].
 ///
 /// ```
 /// use dueq::{Delivery, Settlement};
@@ -24,35 +24,36 @@ use crate::model::message::Message;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settlement {
-    /// Done: the message is gone.
+    /// Done: the message is removed.
     Ack,
-    /// Done, and these messages follow: both in one step, as
-    /// [`Delivery::ack_push`](crate::Delivery::ack_push). If one of them is refused, the delivery is
-    /// settled with a retry and that error.
+    /// Done, with follow-ups: the message is removed and these messages are pushed in one step, as
+    /// [`Delivery::ack_push`](crate::Delivery::ack_push) does. If a follow-up is refused, the
+    /// delivery is settled with a retry and that error.
     AckAnd(Vec<Message>),
-    /// Done for this time: due again then, with no attempts counted.
+    /// Done for this time: the message is due again at this time, with its attempts reset.
     Again(Due),
-    /// Failed: due again after this delay, or the worker's if there is none; dead at the limit of
-    /// attempts.
+    /// Failed: the message is due again after a delay, or dead at the limit of attempts.
     Retry {
         /// The delay; `None` for the worker's [`Retry`](crate::Retry).
         after: Option<Duration>,
         /// The error, of which the queue keeps the first 1,024 bytes with the message.
         error: String,
     },
-    /// Not done, and no attempt counted: due at once.
+    /// Given back: the message is due at once, and no attempt counts.
     Release,
-    /// Failed for good: dead at once, for this reason.
+    /// Failed for good: the message is dead at once, for this reason.
     Bury(String),
-    /// Not done, and no attempt counted: due again then, as [`Delivery::snooze`](crate::Delivery::snooze).
+    /// Postponed: the message is due again at this time, and no attempt counts, as with
+    /// [`Delivery::snooze`](crate::Delivery::snooze).
     Snooze(Due),
-    /// Not done, and no attempt counted: no message of the queue starts for this long, as
-    /// [`Delivery::throttle`](crate::Delivery::throttle).
+    /// Given back with a break: no message of the queue starts for this long, and no attempt
+    /// counts, as with [`Delivery::throttle`](crate::Delivery::throttle).
     Throttle(Duration),
 }
 
 impl Settlement {
-    /// Done, and these messages follow, 100 at most: each step of a process pushes the next one.
+    /// Removes the message and pushes these follow-ups, 100 at most: for a process whose steps push
+    /// the next one.
     ///
     /// ```
     /// use dueq::{Delivery, Message, Settlement};
@@ -66,12 +67,12 @@ impl Settlement {
         Self::AckAnd(messages)
     }
 
-    /// Due again at this time or after this delay, with no attempts counted.
+    /// Makes the message due again at this time or after this delay, with its attempts reset.
     pub fn again(due: impl Into<Due>) -> Self {
         Self::Again(due.into())
     }
 
-    /// Failed, to be retried after the worker's delay.
+    /// Reports a failure: the message is retried after the worker's delay.
     pub fn retry(error: impl fmt::Display) -> Self {
         Self::Retry {
             after: None,
@@ -79,7 +80,7 @@ impl Settlement {
         }
     }
 
-    /// Failed, to be retried after this delay.
+    /// Reports a failure: the message is retried after this delay.
     pub fn retry_after(after: Duration, error: impl fmt::Display) -> Self {
         Self::Retry {
             after: Some(after),
@@ -87,18 +88,18 @@ impl Settlement {
         }
     }
 
-    /// Due again at this time or after this delay, with its attempts as they are.
+    /// Postpones the message to this time or by this delay. Its attempts stay as they are.
     pub fn snooze(due: impl Into<Due>) -> Self {
         Self::Snooze(due.into())
     }
 
-    /// The receiver asks for a break, such as by `429 Too Many Requests` with `Retry-After`: the
-    /// message waits, and so does its queue.
+    /// Closes the queue for this long, and gives the message back: for a receiver that asks for a
+    /// break, such as by `429 Too Many Requests` with `Retry-After`.
     pub fn throttle(duration: Duration) -> Self {
         Self::Throttle(duration)
     }
 
-    /// Dead at once, for this reason.
+    /// Makes the message dead at once, for this reason.
     pub fn bury(reason: impl Into<String>) -> Self {
         Self::Bury(reason.into())
     }
@@ -108,8 +109,8 @@ impl Settlement {
 /// becomes a retry.
 ///
 /// The text of the error is stored beside the message, its first 1,024 bytes:
-/// [`StoredMessage::error`](crate::StoredMessage::error). The text is that of `{:#}`, which for an
-/// `anyhow::Error` contains all its causes. Most other errors print only themselves.
+/// [`StoredMessage::error`](crate::StoredMessage::error). It is formatted with `{:#}`, so the text
+/// of an `anyhow::Error` contains all its causes. Most other errors print only themselves.
 pub trait IntoSettlement {
     /// The settlement that this result asks for.
     fn into_settlement(self) -> Settlement;
@@ -131,7 +132,7 @@ impl<T: IntoSettlement, E: fmt::Display> IntoSettlement for Result<T, E> {
     fn into_settlement(self) -> Settlement {
         match self {
             Ok(value) => value.into_settlement(),
-            // The alternate form of `anyhow::Error` also names the causes.
+            // `{:#}` makes an `anyhow::Error` name its causes too.
             Err(error) => Settlement::retry(format_args!("{error:#}")),
         }
     }

@@ -4,15 +4,15 @@ use crate::model::rate::Rate;
 
 /// What a queue holds, and has done since it was created. All zero for a queue that does not exist.
 ///
-/// All counts of a partition are of the same moment: one script call reads them. Those of a queue
-/// with several partitions are their sums. Each message counts in exactly
-/// one of `scheduled`, `ready`, `leased` and `dead`. If `scheduled + ready + leased == 0`, no work
-/// is left: each message has been acked, cancelled or purged, or is dead.
+/// One script call reads all counts of a partition, so they belong to one moment. The counts of a
+/// queue with several partitions are sums over its partitions. Each message counts in exactly one
+/// of `scheduled`, `ready`, `leased` and `dead`. If `scheduled + ready + leased == 0`, no work is
+/// left: each message has been acked, cancelled or purged, or is dead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueStats {
-    /// Messages that wait for their time, also between two attempts, and due messages that are not
-    /// ready: see [`MessageState::Scheduled`](crate::MessageState::Scheduled).
+    /// Messages that wait for their due time, also between two attempts, and due messages that are
+    /// not on the ready list: see [`MessageState::Scheduled`](crate::MessageState::Scheduled).
     pub scheduled: u64,
     /// How many of the `scheduled` messages are due.
     pub due: u64,
@@ -29,22 +29,22 @@ pub struct QueueStats {
     pub nodes: u64,
     /// Age of the oldest due, unclaimed message in milliseconds; 0 if there is none.
     pub overdue_ms: u64,
-    /// Whether the queue is paused; of several partitions, whether one of them is.
+    /// Whether the queue is paused; with several partitions, whether any of them is.
     pub paused: bool,
     /// How many partitions are paused. Fewer than [`partitions`](QueueStats::partitions): a pause
     /// or its end has not reached all of them.
     pub paused_partitions: u64,
-    /// The partitions that these numbers are of.
+    /// How many partitions these numbers cover.
     pub partitions: u64,
     /// For how many more milliseconds a worker that parked the queue may be silent; 0 if none is.
     /// Its silence lasts 60 s at most. A longer time means that the server's clock was set back.
     pub parked_ms: u64,
-    /// For how many more milliseconds the queue is closed, as
-    /// [`pause_for`](crate::Queue::pause_for), a [throttle](crate::Delivery::throttle) and the rate do
-    /// it; 0 if it is open. With several partitions, until the last one opens.
+    /// For how many more milliseconds the queue is closed, by
+    /// [`pause_for`](crate::Queue::pause_for), a [throttle](crate::Delivery::throttle) or its rate;
+    /// 0 if it is open. With several partitions, the time until the last of them opens.
     pub closed_ms: u64,
-    /// Whether as many messages are leased as `max_leased` allows; of several partitions, whether
-    /// one of them is full.
+    /// Whether as many messages are leased as `max_leased` allows; with several partitions, whether
+    /// any of them is full.
     pub full: bool,
     /// Messages pushed. This and the following fields count what survived in Redis: a failover or a
     /// crash that undid calls undid their counts. After a start with a truncated append-only file
@@ -61,13 +61,13 @@ pub struct QueueStats {
     pub retried: u64,
     /// Deliveries released.
     pub released: u64,
-    /// Leases that ran out.
+    /// Leases that expired.
     pub crashed: u64,
     /// Messages that died.
     pub died: u64,
     /// Messages cancelled.
     pub cancelled: u64,
-    /// Dead messages revived.
+    /// Dead messages that were requeued.
     pub requeued: u64,
     /// Messages purged.
     pub purged: u64,
@@ -81,7 +81,8 @@ pub struct QueueStats {
     pub snoozed: u64,
     /// Recurring schedules.
     pub schedules: u64,
-    /// Crons whose list of fires needs more: [`refill_schedules`](crate::Queue::refill_schedules).
+    /// Crons whose list of fires is short and needs a refill:
+    /// [`refill_schedules`](crate::Queue::refill_schedules).
     pub low_lists: u64,
     /// Crons whose list of fires is empty: they do not fire. They also count in `low_lists`.
     pub dry_lists: u64,
@@ -91,13 +92,13 @@ pub struct QueueStats {
     pub max_crashes: u64,
     /// How many messages the queue may hold; 0 for no limit.
     pub max_messages: u64,
-    /// The largest payload it takes, in bytes.
+    /// The largest payload that the queue takes, in bytes.
     pub max_payload_bytes: u64,
     /// How long dead messages are kept, in milliseconds.
     pub keep_dead_ms: u64,
-    /// How many dead messages are kept, the youngest.
+    /// How many dead messages are kept at most; the newest are kept.
     pub keep_dead: u64,
-    /// How many ids of pushes with a window it remembers at most.
+    /// How many ids of pushes with a window the queue remembers at most.
     pub max_remembered: u64,
     /// How many messages may start in some time; `None` for no limit. The partitions' rates are
     /// added up; `None` if one of them has none.
@@ -114,8 +115,8 @@ impl QueueStats {
         self.paused && self.paused_partitions < self.partitions
     }
 
-    /// Adds those of another partition of the same queue. The home counts the workers of all
-    /// partitions, which are as many as any other counts, or more.
+    /// Adds the stats of another partition of the queue. The number of workers is the largest that
+    /// a partition reports: the home counts the workers of all partitions.
     pub(crate) fn add(&mut self, other: &Self) {
         for (sum, part) in [
             (&mut self.paused_partitions, other.paused_partitions),
@@ -167,8 +168,8 @@ impl QueueStats {
 pub struct BulkProgress {
     /// How many messages all steps together have dealt with.
     pub done: u64,
-    /// How many of the selected messages are left, as of the last step of each partition. `None`
-    /// until each partition of the queue had its first step.
+    /// How many of the selected messages are left, counted in the last step of each partition.
+    /// `None` until each partition of the queue had its first step.
     pub left: Option<u64>,
     /// Why there is no further step; `None` if there is one.
     pub end: Option<BulkEnd>,
@@ -178,7 +179,7 @@ pub struct BulkProgress {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BulkEnd {
-    /// Nothing of what was selected is left.
+    /// No selected message is left.
     Complete,
     /// The queue was deleted since the first step, and may have been created again. The last step
     /// may have dealt with messages of the new queue.
@@ -189,18 +190,18 @@ pub enum BulkEnd {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct DueCounts {
-    /// One number more than times were given: how many messages are due before the first time, from
-    /// each time until before the next one, and at or after the last time.
+    /// How many messages are due before the first time, from each time until before the next one,
+    /// and at or after the last time: one number more than the given times.
     pub counts: Vec<u64>,
     /// When the last scheduled message is due, in Unix milliseconds; `None` if none is scheduled.
     pub last_ms: Option<u64>,
-    /// The server's clock at the count, in Unix milliseconds. With several partitions it is that
-    /// of the first.
+    /// The server's clock at the count, in Unix milliseconds. With several partitions it is the
+    /// clock of the first one's server.
     pub now_ms: u64,
 }
 
 impl DueCounts {
-    /// Adds those of another partition.
+    /// Adds the counts of another partition.
     pub(crate) fn add(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;
@@ -213,16 +214,16 @@ impl DueCounts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PartitionInfo {
-    /// Its index, from 0.
+    /// The index of the partition, from 0.
     pub index: usize,
-    /// What distinguishes its keys: `-` for the first, whose keys begin with `dueq:{QUEUE}`, and a
-    /// number such as `17` for `dueq:{QUEUE/17}`.
+    /// What distinguishes the keys of the partition: `-` for the first, whose keys begin with
+    /// `dueq:{QUEUE}`, and a number such as `17` for `dueq:{QUEUE/17}`.
     pub tag: String,
-    /// The slot of its keys in a cluster.
+    /// The slot of the partition's keys in a cluster.
     pub slot: u16,
-    /// The address of the server that holds it.
+    /// The address of the server that holds the partition.
     pub server: String,
-    /// What it holds and has done.
+    /// What the partition holds and has done.
     pub stats: QueueStats,
 }
 
@@ -230,30 +231,30 @@ pub struct PartitionInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct NodeInfo {
-    /// Its id, unique to the worker: each worker of a process has one.
+    /// The id of the node. Each worker of a process has its own.
     pub id: String,
-    /// How many milliseconds ago it last reported that it lives, by the server's clock: 3,000 at
-    /// most. With several partitions the newest report counts. 0 while it is
-    /// parked.
+    /// How many milliseconds ago the node sent its last beat, by the server's clock: 3,000 at most.
+    /// With several partitions the newest beat counts. 0 while the node has parked the queue.
     pub silent_ms: u64,
-    /// In how many milliseconds it reports again, if it has announced that it will be silent; 0 if
-    /// it is not parked. With several partitions the first report counts.
+    /// In how many milliseconds a node that has parked the queue sends its next beat; 0 if it has
+    /// not parked the queue. With several partitions the earliest beat counts.
     pub parked_ms: u64,
-    /// How many partitions it leads: 0 or 1 if the queue has one partition.
+    /// How many partitions the node leads: 0 or 1 if the queue has one partition.
     pub leads: usize,
-    /// How many partitions it attends: 1 of a queue of one partition. 0 of a node that only watches
-    /// the home of a queue of several partitions.
+    /// How many partitions the node attends: 1 if the queue has one partition. 0 if the node only
+    /// watches the home of a queue of several partitions.
     pub attends: usize,
 }
 
 impl NodeInfo {
-    /// The nodes of all partitions, sorted by their ids.
+    /// Merges the entries of a node at several partitions into one. The nodes are sorted by their
+    /// ids.
     pub(crate) fn merged(mut nodes: Vec<Self>) -> Vec<Self> {
         nodes.sort_by(|one, other| one.id.cmp(&other.id));
         nodes.dedup_by(|next, kept| {
             let is_same = next.id == kept.id;
             if is_same {
-                // A node that only watches reports nothing of its parking.
+                // A node that only watches the home does not report whether it is parked there.
                 kept.parked_ms = match (kept.attends, next.attends) {
                     (0, _) => next.parked_ms,
                     (_, 0) => kept.parked_ms,
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_of_several_partitions_is_one() {
+    fn node_at_several_partitions_is_listed_once() {
         let all = vec![
             node("b", 5, 0, 1, 1),
             node("a", 0, 900, 0, 1),

@@ -1,4 +1,4 @@
-//! Messages as they are stored: one message, a page of messages.
+//! Messages as a queue stores them: a single one, and pages of them.
 
 use serde::de::DeserializeOwned;
 
@@ -10,42 +10,43 @@ use crate::model::push_rules::OnExpire;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredMessage {
-    /// Its state.
+    /// The state of the message.
     pub state: MessageState,
-    /// When it is due (scheduled, ready), when its lease ends (leased) or when it died (dead), in
-    /// Unix milliseconds.
+    /// When the message is due (scheduled, ready), when its lease ends (leased) or when it died
+    /// (dead), in Unix milliseconds.
     pub time_ms: u64,
-    /// How often a handler failed.
+    /// How often a handler of the message failed.
     pub failures: u32,
-    /// How often a lease ran out.
+    /// How often a lease of the message expired.
     pub crashes: u32,
-    /// Its own limit of attempts, if it has one.
+    /// The message's own limit of attempts, if it has one.
     pub max_attempts: Option<u32>,
     /// The trace of its push, if the push set one.
     pub trace_parent: Option<String>,
-    /// When it expires, in Unix milliseconds. `None` if it does not; also of a leased or dead message
-    /// that expires some time after its due time, which is not stored then, unless a retry or a snooze
-    /// has fixed it.
+    /// When the message expires, in Unix milliseconds. `None` if it does not expire. Also `None`
+    /// for a leased or dead message with `expires_after`, because its due time is no longer stored,
+    /// unless a retry or a snooze has fixed the moment.
     pub expires_at_ms: Option<u64>,
-    /// How long after its due time it expires, in milliseconds, if its push said so.
+    /// How many milliseconds after its due time the message expires, if its push set such a time.
     pub expires_after_ms: Option<u64>,
-    /// What becomes of it when it expires.
+    /// What becomes of the message when it expires.
     pub on_expire: OnExpire,
     /// How many starts of the queue's rate each attempt uses.
     pub cost: u32,
-    /// How often a handler snoozed it.
+    /// How often a handler snoozed the message.
     pub snoozes: u32,
-    /// For how many milliseconds after its push the queue remembers its id, if the push said so.
+    /// For how many milliseconds after the push the queue remembers the id, if the push set a
+    /// window.
     pub window_ms: Option<u64>,
-    /// Until when pushes can postpone it, in Unix milliseconds: a push with
-    /// [`max_wait`](crate::Message::max_wait) has set it.
+    /// The latest due time to which pushes can postpone the message, in Unix milliseconds, if a
+    /// push with [`max_wait`](crate::Message::max_wait) set one.
     pub due_by_ms: Option<u64>,
-    /// When the message is due that follows this one, in Unix milliseconds. Only of a leased
-    /// message, if a push with [`OnConflict::Next`](crate::OnConflict::Next) has left one.
+    /// When the next message of this id is due, in Unix milliseconds: one that a push with
+    /// [`OnConflict::Next`](crate::OnConflict::Next) left while this message is leased.
     pub next_due_ms: Option<u64>,
-    /// Its lease, if a handler has it.
+    /// The lease of the message, if a handler has it.
     pub lease: Option<LeaseInfo>,
-    /// What the last failure or burial said.
+    /// The error of the last failure, or the reason of the burial.
     pub error: String,
     /// The payload as it was pushed, not decoded. For a message of
     /// [`Client::queue_of`](crate::Client::queue_of) see [`json`](StoredMessage::json). Only its
@@ -84,33 +85,34 @@ impl StoredMessage {
 pub struct MessageEntry {
     /// The id as it was pushed.
     pub id: Vec<u8>,
-    /// As in [`StoredMessage::time_ms`].
+    /// When the message is due, when its lease ends or when it died: see
+    /// [`StoredMessage::time_ms`].
     pub time_ms: u64,
-    /// How often a handler failed.
+    /// How often a handler of the message failed.
     pub failures: u32,
-    /// How often a lease ran out.
+    /// How often a lease of the message expired.
     pub crashes: u32,
-    /// What the last failure or burial said.
+    /// The error of the last failure, or the reason of the burial.
     pub error: String,
-    /// Its lease, if a handler has it.
+    /// The lease of the message, if a handler has it.
     pub lease: Option<LeaseInfo>,
 }
 
-/// The lease of a leased message, as readers see it. It has no token, so it settles nothing.
+/// The lease of a leased message, without its token: a reader cannot settle the message by it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct LeaseInfo {
     /// The name of the lease: 16 hexadecimal digits. All messages of a claim have the same, and no
     /// other claim has it: [`Queue::end_lease`](crate::Queue::end_lease) ends this lease only.
     pub name: String,
-    /// The end of the id of the worker that has the message, 7 letters and digits before any `#`:
-    /// see [`NodeInfo::id`](crate::inspect::NodeInfo::id). `None` if the
-    /// [`LeaseToken`](crate::claims::LeaseToken) of the claim does not tell it: a claim by a pull,
-    /// over HTTP, or by another client.
+    /// The end of the id of the worker that has the message: the last 7 letters and digits before
+    /// any `#`: see [`NodeInfo::id`](crate::inspect::NodeInfo::id). `None` if the
+    /// [`LeaseToken`](crate::claims::LeaseToken) of the claim does not contain it: a claim by a
+    /// pull, over HTTP, or by another client.
     pub node: Option<String>,
 }
 
-/// Some of the messages in one state, in the order of their times.
+/// A page of messages in one state, in the order of their times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MessagePage {
@@ -120,9 +122,10 @@ pub struct MessagePage {
     pub next: Option<MessageCursor>,
 }
 
-/// In a cursor of ready messages, a smaller number is a place in their list.
+/// The smallest number in a cursor that is a time. A smaller number is a position in the ready
+/// list.
 const MIN_TIME_MS: u64 = 1_000_000;
-/// How many digits such a time has at least.
+/// The fewest digits of a number that is a time.
 const MIN_TIME_DIGITS: usize = 7;
 
 /// Where a page ended, or where one begins.
@@ -171,7 +174,7 @@ impl MessageCursor {
         Self(format!("{}:", unix_ms.max(MIN_TIME_MS)).into_bytes())
     }
 
-    /// Whether it is only a time, and no place in a list.
+    /// Whether the cursor is only a time, without a position in a list.
     pub(crate) fn is_time(&self) -> bool {
         let digits = self.0.strip_suffix(b":").unwrap_or_default();
         digits.len() >= MIN_TIME_DIGITS && digits.iter().all(u8::is_ascii_digit)
@@ -189,7 +192,7 @@ mod tests {
     use crate::error::ErrorKind;
 
     #[test]
-    fn a_cursor_of_a_time_is_told_from_others() {
+    fn a_cursor_of_a_time_differs_from_other_cursors() {
         for ms in [0, 1, MIN_TIME_MS, 1_700_000_000_000, u64::MAX] {
             assert!(MessageCursor::at_ms(ms).is_time(), "{ms}");
         }
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn json_of_a_stored_payload_or_an_error() {
+    fn stored_payload_is_read_as_json_or_is_an_error() {
         let stored = StoredMessage {
             state: MessageState::Ready,
             time_ms: 1,

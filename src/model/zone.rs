@@ -1,14 +1,15 @@
-//! The rules of the time zones, compiled in. A machine's rules may be older, or none, and may
-//! differ from those of the next machine.
+//! Time zones by the rules that are compiled in. The rules of a machine may be missing or old, and
+//! may differ from those of other machines.
 
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use crate::error::Error;
 
 /// Finds a time zone by an IANA name of a place, or `UTC`. Refuses abbreviations such as `CET`.
-/// `what` it is for: `a cron`.
+/// `what` says in errors what needs the zone, such as `a cron`.
 pub(crate) fn zone(name: &str, what: &str) -> Result<TimeZone, Error> {
-    // Not `TimeZone::get`: a program with more features of jiff would read the machine's.
+    // `TimeZone::get` is not used: in a program with more features of jiff it would read the
+    // machine's rules.
     let zone = TimeZoneDatabase::bundled().get(name).ok();
     let zone = zone.filter(|zone| zone.iana_name().is_some_and(is_place));
     zone.ok_or_else(|| {
@@ -19,8 +20,8 @@ pub(crate) fn zone(name: &str, what: &str) -> Result<TimeZone, Error> {
     })
 }
 
-/// Whether an IANA name stands for a place or for UTC. `EST`, `GMT+0` and `Etc/GMT-5` are also IANA
-/// names.
+/// Whether an IANA name stands for a place or for UTC. IANA also has names such as `EST`, `GMT+0`
+/// and `Etc/GMT-5`, which do not.
 fn is_place(name: &str) -> bool {
     match name.split_once('/') {
         Some((area, rest)) => area != "Etc" || rest == "UTC",
@@ -33,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_zones_and_offsets_are_none() {
+    fn places_and_utc_are_zones_and_offsets_are_not() {
         for name in [
             "Europe/Paris",
             "UTC",

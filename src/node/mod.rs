@@ -9,8 +9,9 @@
 //!
 //! A node attends any number of queues. The `Coordinator` task owns the state of each, and makes
 //! all calls. `NodeTimers` decides what is due when, and `Shares` which queue gets the free
-//! handlers; both are pure. The tasks of a node run on a thread of its own, so that a handler that
-//! blocks threads of the caller's runtime delays no other queue. `run` starts and stops them.
+//! handlers; both are pure. The tasks of a node run on a thread of their own, so that a handler
+//! that blocks threads of the caller's runtime delays no other queue. `run` starts and stops these
+//! tasks.
 //!
 //! | room | what is in it |
 //! |---|---|
@@ -20,8 +21,8 @@
 //! | `hints` | notices, wake-up lists, the scanner |
 //! | `runtime` | the thread, its tasks and their supervision, the precise timer |
 //!
-//! `coordinator` knows all others; `state` and `hints` know no room above them, and `consumers`
-//! only `runtime`, which knows none.
+//! `coordinator` uses all other rooms. `state` and `hints` use only rooms below them in this table,
+//! `consumers` uses only `runtime`, and `runtime` uses none.
 
 pub(crate) mod consumers;
 pub(crate) mod coordinator;
@@ -33,12 +34,12 @@ pub(crate) mod state;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct QueueId(pub(crate) u32);
 
-/// Identifies an attended partition within its node. A queue of one partition has two ids: its own,
-/// and that of its partition.
+/// Identifies an attended partition within its node. Even a queue with one partition has both kinds
+/// of ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PartitionId(pub(crate) u32);
 
-/// The last ids that a node has given.
+/// The last ids of each kind that a node has given out.
 #[derive(Default)]
 pub(crate) struct LastIds {
     queue: u32,

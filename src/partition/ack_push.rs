@@ -1,4 +1,4 @@
-//! The ack of a delivery together with the messages that follow it.
+//! The ack of a delivery together with its follow-ups.
 
 use crate::batch::{BatchVerb, Item};
 use crate::error::{Applied, Error, ErrorKind};
@@ -18,7 +18,7 @@ use crate::protocol::verbs::Verb;
 use crate::server::patience::Repeat;
 use crate::telemetry::metrics::Counter;
 
-/// Acks a delivery and stores the messages that follow it.
+/// The verb that acks a delivery and stores its follow-ups.
 pub(crate) struct AckPush;
 
 impl BatchVerb for AckPush {
@@ -26,7 +26,7 @@ impl BatchVerb for AckPush {
     const ALONE: bool = true;
     type Output = AckPushed;
 
-    /// Its reply is no list of results.
+    /// Never called: the reply of this verb is not a list of results.
     fn decode(text: &str, _: i64) -> Result<AckPushed, Error> {
         Err(unexpected(Self::VERB, text))
     }
@@ -45,9 +45,9 @@ impl BatchVerb for AckPush {
     }
 }
 
-/// The messages that follow a delivery, checked.
+/// The follow-ups of a delivery, after their checks.
 pub(crate) struct FollowUps {
-    /// Id, due time, payload and options of each.
+    /// The arguments of the call: id, due time, payload and options of each follow-up.
     args: Vec<Vec<u8>>,
     named: Vec<(Vec<u8>, Due)>,
 }
@@ -57,19 +57,20 @@ impl FollowUps {
         self.named.is_empty()
     }
 
-    /// The item of the call, for the delivery with this token and id.
+    /// Makes the item of the call, for the delivery with this token and id.
     pub(crate) fn take_item(&mut self, token: &[u8], id: &[u8]) -> Item {
         let mut args = vec![[token, id].concat()];
         args.append(&mut self.args);
         Item {
             granted: None,
             args,
-            // The fencing token makes it safe: once it acted, a repetition replies GONE or LOST.
+            // Harmless because of the fencing token: if the call has acted, a repetition replies
+            // GONE or LOST.
             repeat: Repeat::Harmless,
         }
     }
 
-    /// What the caller learns.
+    /// The outcome for the caller, with a receipt for each follow-up.
     pub(crate) fn followed(
         self,
         result: AckPushed,
@@ -100,10 +101,10 @@ impl FollowUps {
 }
 
 impl Partition {
-    /// Names and checks the messages that follow the delivery with this id.
+    /// Gives ids to the follow-ups of the delivery with this id, and checks them.
     ///
     /// # Errors
-    /// `InvalidInput` if one of them cannot follow it; the error names the message.
+    /// `InvalidInput` if a message cannot be a follow-up of it; the error names the message.
     pub(crate) fn follow_ups(
         &self,
         parent: &[u8],

@@ -1,4 +1,4 @@
-//! Closes all partitions of a queue after the receiver of one delivery asked for a break.
+//! Closes the other partitions of a queue after a throttle of one delivery.
 
 use std::sync::{Arc, PoisonError};
 
@@ -16,9 +16,9 @@ use crate::telemetry::metrics::Meters;
 
 /// The partitions of one map, for calls that close all but one. All partitions of the map share it.
 ///
-/// Calls go in rounds: the first caller closes the partitions, and those that come meanwhile share
-/// one round after it, with the longest of their times. So 64 handlers whose receiver refuses them
-/// at once cause two rounds at most.
+/// The calls are made in rounds. The first caller closes the partitions; all callers that come
+/// meanwhile share the next round, which uses the longest of their times. So 64 handlers that
+/// throttle together cause at most two rounds.
 pub(crate) struct Siblings {
     queue_name: String,
     list: Vec<Sibling>,
@@ -48,7 +48,7 @@ struct LastRound {
 }
 
 impl Siblings {
-    /// The partitions with these tags, by their indexes.
+    /// Makes the list of partitions with these tags, by index.
     ///
     /// # Errors
     /// `InvalidInput` if the name is not valid.
@@ -85,8 +85,8 @@ impl Siblings {
         }))
     }
 
-    /// Closes all partitions but the one with this tag for `wait_ms` from now, by calls that begin
-    /// after this one. Each is repeated for up to 10 s.
+    /// Closes all partitions but the one with the tag `own` for `wait_ms` from now, by calls that
+    /// begin after this one. Each call is repeated for up to 10 s.
     async fn close_others(
         &self,
         own: Tag,
@@ -99,8 +99,8 @@ impl Siblings {
             next.number
         };
         let mut last = self.last.lock().await;
-        // The time: the future that ran this round may have been dropped, and the next one was run
-        // with the times of later callers only.
+        // Both are compared: if the future that ran this round was dropped, the next round was run
+        // without its time.
         if last.number >= number && last.wait_ms >= wait_ms {
             return last.failed.clone().map_or(Ok(()), Err);
         }
@@ -116,7 +116,8 @@ impl Siblings {
             };
             begun
         };
-        // The caller's partition too, if others share the round: they may be of any partition.
+        // If other callers share the round, the caller's own partition is closed as well: the
+        // others may belong to other partitions.
         let failed = self.close(own, round.wait_ms, meters).await.err();
         *last = LastRound {
             number: round.number,
@@ -135,7 +136,7 @@ impl Siblings {
         let mut failed = Vec::new();
         while let Some(ended) = calls.join_next().await {
             match ended {
-                // Its own partition is closed by the settlement.
+                // The settlement itself closes the caller's own partition.
                 Ok((index, Err(error))) if self.list[index].tag != own => {
                     failed.push((index, error));
                 }
@@ -181,11 +182,11 @@ impl Sibling {
 }
 
 impl Partition {
-    /// Closes the other partitions of the queue for this long, as far as this partition's map knows
-    /// them.
+    /// Closes the other partitions of the queue for this long: those in the map that this process
+    /// knows.
     ///
     /// # Errors
-    /// Names the partitions that could not be closed, after 10 s.
+    /// The error names the partitions that could not be closed within 10 s.
     pub(crate) async fn close_others(&self, wait_ms: u64) -> Result<(), Error> {
         let PlaceInQueue { siblings, tag, .. } = &self.place;
         if siblings.list.is_empty() {

@@ -35,7 +35,7 @@ use reports::Reports;
 pub(crate) use roles::{Presence, Standing};
 pub(crate) use schedules::{Lists, list_length};
 
-/// Which partition of its queue a partition is, by one map.
+/// The place of a partition in its queue, according to one map.
 #[derive(Clone)]
 pub(crate) struct PlaceInQueue {
     pub(crate) tag: Tag,
@@ -49,7 +49,8 @@ pub(crate) struct PlaceInQueue {
 }
 
 impl PlaceInQueue {
-    /// The first argument of calls that name ids: the script compares the epoch with its own.
+    /// The first argument of calls that name ids: the epoch of the map, which the script compares
+    /// with its own.
     fn fence(&self) -> Arc<str> {
         let fence = self.epoch.map(|epoch| format!("m{epoch}"));
         fence.unwrap_or_default().into()
@@ -69,11 +70,11 @@ pub(crate) struct Partition {
     meters: Arc<Meters>,
     producers: Arc<ProducerPool>,
     settlers: Settlers,
-    /// What handlers took, until a beat reports it.
+    /// The times of messages that handlers took, until a beat reports them.
     reports: Reports,
 }
 
-/// What the objects of one partition share, for the client and for its nodes.
+/// The parts that a client's object of a partition and those of its nodes share.
 struct Parts {
     queue_name: String,
     place: PlaceInQueue,
@@ -87,7 +88,7 @@ pub(crate) struct Settlers {
     pub(crate) ack: Batcher<verbs::Ack>,
     /// Acks of workers. Handlers do not wait for them, so they linger 1 ms to fill a batch.
     pub(crate) ack_lingering: Batcher<verbs::Ack>,
-    /// One delivery a call.
+    /// Acks with follow-ups, one delivery per call.
     pub(crate) ack_push: Batcher<ack_push::AckPush>,
     pub(crate) again: Batcher<verbs::Again>,
     pub(crate) retry: Batcher<verbs::Retry>,
@@ -113,7 +114,8 @@ impl Settlers {
         Self {
             ack: Batcher::new(settles()),
             ack_lingering: Batcher::new(settles().with_linger()),
-            // Its messages have ids, which the map routed here.
+            // Fenced by the epoch of the map, because the follow-ups have ids that the map routed
+            // here.
             ack_push: Batcher::new(CallSpec { fence, ..settles() }),
             again: Batcher::new(settles()),
             retry: Batcher::new(settles()),
@@ -121,14 +123,14 @@ impl Settlers {
             bury: Batcher::new(settles()),
             snooze: Batcher::new(settles()),
             throttle: Batcher::new(settles()),
-            // On another connection, so that stalled settlements do not delay lease extensions.
+            // Extensions have another connection, so that stalled settlements do not delay them.
             extend: Batcher::new(spec(control)),
         }
     }
 }
 
 impl Partition {
-    /// A partition of the queue of this name. Its calls are counted by `meters`.
+    /// Makes a partition of the queue of this name. `meters` counts its calls.
     ///
     /// # Errors
     /// `InvalidInput` if the name is not valid.
@@ -155,8 +157,8 @@ impl Partition {
         Ok(Self::of(parts, route, None))
     }
 
-    /// This partition for a node: the calls of consumers use the node's servers, and `supervisor`
-    /// runs their batchers. The node shares keys, meters and producers with `self`.
+    /// Makes this partition for a node: consumers' calls use the node's servers, and `supervisor`
+    /// runs their batchers. It shares keys, meters and producers with `self`.
     pub(crate) fn on_servers(
         &self,
         servers: &Arc<Servers>,
@@ -205,7 +207,7 @@ impl Partition {
         }
     }
 
-    /// The only partition of the queue of this name.
+    /// Makes the only partition of the queue of this name.
     #[cfg(test)]
     pub(crate) fn only(queue_name: &str, servers: &Arc<Servers>) -> Result<Self, Error> {
         let place = PlaceInQueue {
@@ -218,7 +220,7 @@ impl Partition {
         Self::new(queue_name, place, servers, &Arc::new(Meters::new()))
     }
 
-    /// A partition whose server does not exist.
+    /// A partition for tests, whose server does not exist.
     #[cfg(test)]
     pub(crate) fn unconnected() -> Arc<Self> {
         let partition = Self::only("unconnected", &Servers::unconnected());
@@ -233,7 +235,7 @@ impl Partition {
         self.place.tag
     }
 
-    /// Its index in the map of its queue.
+    /// The index of the partition in its queue's map.
     pub(crate) fn index(&self) -> usize {
         self.place.index
     }
@@ -242,7 +244,7 @@ impl Partition {
         &self.keys
     }
 
-    /// The way to the server that holds the keys.
+    /// The way to the server that holds the keys of the partition.
     pub(crate) fn route(&self) -> &Route {
         &self.route
     }
@@ -252,7 +254,7 @@ impl Partition {
         &self.control
     }
 
-    /// The result of a call to this partition, or an error after the limit.
+    /// Awaits the result of a call to this partition; after the limit it returns an error.
     pub(crate) async fn within<T>(
         &self,
         limit: Duration,
@@ -262,8 +264,9 @@ impl Partition {
         called.unwrap_or_else(|_| Err(self.silent(limit)))
     }
 
-    /// As [`within`](Self::within), for reads that return what other partitions reply: fails at once
-    /// if this partition's master has left such a read without a reply in the last 2 s.
+    /// Awaits a read as [`within`](Self::within) does, for reads that return what other partitions
+    /// reply. Fails at once if this partition's master has left such a read without a reply within
+    /// the last 2 s.
     pub(crate) async fn reach<T>(
         &self,
         limit: Duration,
@@ -275,14 +278,15 @@ impl Partition {
         }
         let called = tokio::time::timeout(limit, call).await;
         called.unwrap_or_else(|_| {
-            // With less time even a master that works may not have replied.
+            // With a shorter limit even a working master may not have replied, so that says
+            // nothing.
             link.filter(|_| 2 * limit >= REACH_LIMIT)
                 .inspect(|link| link.was_silent());
             Err(self.silent(REACH_LIMIT))
         })
     }
 
-    /// Its master did not reply in this time.
+    /// The error of a master that did not reply in this time.
     fn silent(&self, limit: Duration) -> Error {
         let link = self.route.known_link();
         let address = link.map(|link| link.connector().address());
@@ -299,7 +303,7 @@ impl Partition {
         self.reports.late(lateness);
     }
 
-    /// A handler of a worker ran for this time.
+    /// Records that a handler of a worker ran for this time.
     pub(crate) fn handled(&self, took: Duration) {
         self.meters.handled(took);
         self.reports.handled(took);
@@ -327,8 +331,8 @@ impl Partition {
         self.call_with("", verb, args, repeat).await
     }
 
-    /// Calls a script that names an id, as [`call`](Self::call), with the epoch of the map before
-    /// `args`. The partition refuses another epoch than its own.
+    /// Calls a script that names an id, as [`call`](Self::call) does, with the epoch of the map
+    /// before `args`. The partition refuses the call if its map has another epoch.
     pub(crate) async fn call_fenced(
         &self,
         verb: Verb,

@@ -1,4 +1,4 @@
-//! Producers' calls: a message as an item, and the batchers, a set for each durability.
+//! Producers' calls: turns a message into an item, and keeps a set of batchers for each durability.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,10 +17,10 @@ use crate::protocol::{limits, spread};
 use crate::server::patience::{PATIENCE, Repeat};
 
 /// How many durabilities besides `Memory` a partition keeps ready; each has a connection. A further
-/// one replaces the least recently used, whose calls in flight complete first.
+/// durability replaces the least recently used one, whose calls in flight complete first.
 const KEPT_DURABILITIES: usize = 4;
-/// How many connections a partition has for durabilities besides `Memory`, those included that were
-/// replaced and still have calls in flight.
+/// How many connections a partition has at most for durabilities besides `Memory`, including
+/// replaced ones with calls in flight.
 const MAX_DURABLE_CONNECTIONS: usize = 16;
 
 /// The batchers of one durability: one for each verb.
@@ -51,11 +51,11 @@ impl Producers {
 }
 
 /// The producers of a partition. Durable calls queue only behind calls of the same durability: one
-/// call and one WAIT serve all that ask for the same.
+/// script call and one WAIT serve all of them.
 pub(crate) struct ProducerPool {
     spec: CallSpec,
     memory: Arc<Producers>,
-    /// The least recently used first.
+    /// The durabilities with their producers; the least recently used comes first.
     durable: Mutex<Vec<(Durability, Arc<Producers>)>>,
     connections: Arc<Semaphore>,
 }
@@ -70,7 +70,7 @@ impl ProducerPool {
         }
     }
 
-    /// The producers of this durability. New ones wait up to 10 s for a connection.
+    /// The producers of this durability. If they must be made, waits up to 10 s for a connection.
     pub(crate) async fn get(&self, durability: Durability) -> Result<Arc<Producers>, Error> {
         if durability == Durability::Memory {
             return Ok(Arc::clone(&self.memory));
@@ -81,13 +81,13 @@ impl ProducerPool {
         let permit = Arc::clone(&self.connections).acquire_owned();
         let permit = tokio::time::timeout(PATIENCE, permit).await;
         let permit = permit.ok().and_then(Result::ok).ok_or_else(crowded)?;
-        // Another caller may have made them meanwhile.
+        // Another caller may have made the producers meanwhile.
         Ok(self
             .known(durability)
             .unwrap_or_else(|| self.add(durability, permit)))
     }
 
-    /// The producers of this durability if they exist; if not, makes room for them.
+    /// The producers of this durability if they exist. Otherwise makes room for them.
     fn known(&self, durability: Durability) -> Option<Arc<Producers>> {
         let mut durable = self.lock();
         let Some(index) = durable.iter().position(|(known, _)| *known == durability) else {
@@ -124,7 +124,7 @@ fn crowded() -> Error {
     Error::new(ErrorKind::Unavailable, Applied::No, message)
 }
 
-/// The id of the message; one that has none gets a new one.
+/// The id of the message. A message without an id gets a new one.
 pub(crate) fn named(message: &mut Message) -> Vec<u8> {
     message.id.get_or_insert_with(new_id).clone()
 }

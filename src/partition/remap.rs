@@ -11,24 +11,24 @@ use crate::server::route::RoutedLane;
 
 /// The map that a partition stores, and its epoch.
 pub(crate) struct StoredMap {
-    /// A queue that is back at one partition keeps the epoch of its last map.
+    /// The epoch of the map. A queue that is back at one partition keeps the epoch of its last map.
     pub(crate) epoch: u64,
     pub(crate) map: Option<PartitionMap>,
     /// The incarnation of the partition, if it exists.
     pub(crate) incarnation: Option<String>,
 }
 
-/// How a partition takes a map.
+/// Under which condition a partition accepts a new map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Take {
-    /// Only if it holds no message and remembers no call.
+    /// Only if the partition holds no message and remembers no call.
     IfEmpty,
     /// Even if the partition holds messages.
     WithMessages,
 }
 
 impl StoredMap {
-    /// The map that the partition with these keys stores.
+    /// Reads the map that the partition with these keys stores.
     pub(crate) async fn read(
         control: &RoutedLane,
         queue_name: &str,
@@ -48,7 +48,7 @@ impl StoredMap {
 }
 
 impl Partition {
-    /// The map that the partition stores.
+    /// Reads the map that the partition stores.
     pub(crate) async fn stored_map(&self) -> Result<StoredMap, Error> {
         StoredMap::read(self.control(), self.queue_name(), self.keys()).await
     }
@@ -62,7 +62,7 @@ impl Partition {
         Ok(layout.as_deref() >= Some("3"))
     }
 
-    /// Gives the partition this map, if it has an older one or none. Creates the partition if it
+    /// Gives the partition this map if its own is older or missing. Creates the partition if it
     /// does not exist.
     pub(crate) async fn forward(&self, map: &PartitionMap) -> Result<(), Error> {
         let map = map.to_string();
@@ -85,14 +85,15 @@ impl Partition {
             .await
     }
 
-    /// Removes the partition if it is empty and its map has this epoch; not the home.
+    /// Removes the partition if it is empty and its map has this epoch. Must not be called for the
+    /// home.
     pub(crate) async fn remove(&self, epoch: u64) -> Result<Remapped, Error> {
         let epoch = epoch.to_string();
         self.remap(&[b"remove", epoch.as_bytes()]).await
     }
 
     async fn remap(&self, args: &[&[u8]]) -> Result<Remapped, Error> {
-        // A repetition finds its own map, and answers as the first try.
+        // A repetition finds the new map in place, and answers as the first try did.
         Remapped::decode(self.call(Verb::Remap, args, Repeat::Harmless).await?)
     }
 }

@@ -1,4 +1,5 @@
-//! The times of the messages that the handlers of one node took, until a beat reports them.
+//! The lateness and run times of messages that one node's handlers took, counted until a beat
+//! reports them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,15 +7,15 @@ use std::time::Duration;
 
 use crate::model::history::times::{BUCKETS, TimeHistogram, bucket_of};
 
-/// Counts times until they are reported. The memory is taken with the first time: a node may
-/// attend thousands of quiet partitions.
+/// Counts times until they are reported. Memory is allocated with the first time, because a node
+/// may attend thousands of quiet partitions.
 #[derive(Default)]
 pub(super) struct Reports(OnceLock<Box<Counts>>);
 
-/// Lateness and handling.
+/// The counts of lateness and of run times.
 type Counts = [[AtomicU32; BUCKETS]; 2];
 
-/// What a beat reports.
+/// The counts that a beat reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Report([[u64; BUCKETS]; 2]);
 
@@ -32,7 +33,7 @@ impl Reports {
         self.counts()[which][bucket_of(us)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether there is something to report.
+    /// Whether any time was counted since the last report.
     pub(super) fn has_times(&self) -> bool {
         let counts = self
             .0
@@ -42,7 +43,7 @@ impl Reports {
         { counts }.any(|count| count.load(Ordering::Relaxed) > 0)
     }
 
-    /// What was counted since the last report.
+    /// Takes the counts since the last report.
     pub(super) fn take(&self) -> Report {
         let mut report = Report([[0; BUCKETS]; 2]);
         if let Some(counts) = self.0.get() {
@@ -53,7 +54,7 @@ impl Reports {
         report
     }
 
-    /// Counts again what a report that did not reach Redis had taken.
+    /// Adds the counts of a report again that did not reach Redis.
     pub(super) fn give_back(&self, report: &Report) {
         for (count, taken) in self
             .counts()
@@ -73,7 +74,7 @@ impl Reports {
 }
 
 impl Report {
-    /// The argument of a beat.
+    /// Encodes the report as the argument of a beat.
     pub(super) fn text(&self) -> String {
         let [lateness, handling] = self.0.each_ref().map(TimeHistogram::text);
         format!("{lateness}|{handling}")

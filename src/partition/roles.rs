@@ -1,4 +1,4 @@
-//! The calls of a node that keep a queue going: beat, promote, reap, claim.
+//! The calls that nodes make for a partition: beat, watch, promote, reap, claim, held.
 
 use std::time::Duration;
 
@@ -17,24 +17,24 @@ use crate::server::patience::Repeat;
 use crate::telemetry::events;
 use crate::telemetry::metrics::Counter;
 
-/// What a beat says of its node.
+/// What a beat says about its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presence {
     /// The node is alive. If it parks, it beats again after this time at the latest (1 s to 60 s),
     /// and waits for notices until then.
     Alive(Standing, Option<Duration>),
-    /// The node stops.
+    /// The node leaves the partition.
     Leave,
 }
 
-/// What claim a node has to the lead of a partition.
+/// The claim of a node to the lead of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// The queue has one partition: the first node to come leads.
+    /// The queue has one partition: the first node that beats becomes the leader.
     Any,
-    /// The node has rank 0: it takes the lead from a node of a later rank.
+    /// The node has rank 0: it takes the lead from any node of a later rank.
     First,
-    /// The node has a later rank: it takes the lead only after that has been free for 1 s.
+    /// The node has a later rank: it takes the lead only after nobody had it for 1 s.
     Second,
 }
 
@@ -49,8 +49,8 @@ impl Standing {
 }
 
 impl Partition {
-    /// Records that a node is alive or stops, and reports what its handlers took if `reports`. Sent
-    /// once, without a repetition.
+    /// Records that a node is alive or stops, and reports what its handlers took if `reports`. The
+    /// call is not repeated.
     pub(crate) async fn beat(
         &self,
         node: &str,
@@ -68,7 +68,8 @@ impl Partition {
         args.extend([&park, &text].into_iter().flatten().map(String::as_bytes));
         let reply = self.call_once(Verb::Beat, &args).await;
         let reply = reply.inspect_err(|error| {
-            // If Redis may have counted the report, it is lost: better than counted twice.
+            // If Redis may have counted the report, its counts are dropped: lost counts are better
+            // than doubled ones.
             if let Some(report) = report.filter(|_| error.was_applied() == Applied::No) {
                 self.reports.give_back(&report);
             }
@@ -81,9 +82,10 @@ impl Partition {
         self.reports.has_times()
     }
 
-    /// Enters the node in the roster, which forgets it after 3 s. Only for the home of a queue with a
-    /// map. Replies with the nodes unless `known` is the number of the present roster. `help` are
-    /// partitions that this node leads and whose nodes are all busy. Sent once.
+    /// Enters the node in the roster, which forgets it after 3 s. Only for a partition of a queue
+    /// with a map. The reply lists the nodes, unless `known` is the number of the present roster.
+    /// `help` names partitions that this node leads and whose nodes are all busy. The call is not
+    /// repeated.
     pub(crate) async fn watch(
         &self,
         node: &str,
@@ -96,20 +98,20 @@ impl Partition {
         Watched::decode(self.call_once(Verb::Beat, &args).await?)
     }
 
-    /// Takes the node out of the roster. Sent once.
+    /// Removes the node from the roster. The call is not repeated.
     pub(crate) async fn unwatch(&self, node: &str) -> Result<(), Error> {
         let args = [node.as_bytes(), b"unwatch"];
         self.call_once(Verb::Beat, &args).await.map(drop)
     }
 
-    /// Moves due messages to the ready list. Sent once, without a repetition.
+    /// Moves due messages to the ready list. The call is not repeated.
     pub(crate) async fn promote(&self) -> Result<Moved, Error> {
         let moved = self.step(Verb::Promote, PROMOTE).await?;
         self.meters().add_many(Counter::Promoted, moved.count);
         Ok(moved)
     }
 
-    /// Takes back expired leases. Sent once, without a repetition.
+    /// Takes back expired leases. The call is not repeated.
     pub(crate) async fn reap(&self) -> Result<Moved, Error> {
         let moved = self.step(Verb::Reap, REAP).await?;
         if moved.count > 0 {
@@ -129,12 +131,12 @@ impl Partition {
     /// Claims ready messages first, then due ones that are not promoted yet. With `count` 0 it only
     /// returns a wake-up token.
     pub(crate) async fn claim(&self, count: usize, lease_ms: u64) -> Result<Claim, Error> {
-        // A new token for each call: no repetition of one is HELD.
+        // Each call draws a new token, so that it cannot be refused as HELD.
         self.claim_with(LeaseToken::random(), count, lease_ms).await
     }
 
-    /// Claims, as [`claim`](Self::claim), with the caller's token. Fails with the code `HELD` if a
-    /// lease has that token.
+    /// Claims as [`claim`](Self::claim) does, with the caller's token. Fails with the code `HELD`
+    /// if that token already has a lease.
     pub(crate) async fn claim_with(
         &self,
         LeaseToken(token): LeaseToken,
@@ -153,26 +155,26 @@ impl Partition {
         Ok(claim)
     }
 
-    /// What the lease with this token holds.
+    /// Reads what the lease with this token holds. The call is not repeated.
     pub(crate) async fn held_once(&self, LeaseToken(token): LeaseToken) -> Result<Claim, Error> {
         let reply = self.call_once(Verb::Held, &[&token]).await?;
         Ok(Claim::decode_held(reply, token)?.0)
     }
 
-    /// What the lease with this token holds, and how many messages more than the reply has.
+    /// Reads what the lease with this token holds, and how many messages the reply leaves out.
     pub(crate) async fn held(&self, LeaseToken(token): LeaseToken) -> Result<(Claim, u64), Error> {
         let reply = self.call(Verb::Held, &[&token], Repeat::Harmless).await?;
         Claim::decode_held(reply, token)
     }
 }
 
-/// How many nodes are looked at.
+/// The most nodes that are examined.
 const MOST_NODES: usize = 100;
 /// How long after its last beat a node counts as alive.
 const ALIVE_MS: i64 = 3_000;
 
 impl Partition {
-    /// The ids of live nodes that may be of an older release.
+    /// The ids of live nodes whose release may be older than this one.
     pub(crate) async fn older_nodes(&self) -> Result<Vec<String>, Error> {
         let reply = self.call(Verb::Stats, &[], Repeat::Harmless).await?;
         let since_ms = reply.header.now_us / 1_000 - ALIVE_MS;

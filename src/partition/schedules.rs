@@ -15,10 +15,10 @@ use crate::server::patience::Repeat;
 use crate::telemetry::events;
 use crate::telemetry::metrics::Counter;
 
-/// How many schedules a refill reads at once.
+/// How many schedules a refill reads in one call.
 const PAGE: usize = 64;
 
-/// How many fires a list gets.
+/// How many fires a refilled list has.
 pub(crate) fn list_length() -> usize {
     #[cfg(feature = "harness")]
     if let Some(length) = crate::server::harness::list_length() {
@@ -27,23 +27,23 @@ pub(crate) fn list_length() -> usize {
     LIST
 }
 
-/// A list with fewer fires than this is worth a refill.
+/// A list with at least this many fires needs no refill.
 fn full_enough() -> u64 {
     let length = list_length();
     (length - length / 8) as u64
 }
 
-/// Which lists a refill looks at.
+/// Which lists a refill examines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lists {
-    /// The schedules that the queue counts as low.
+    /// The lists that the queue counts as low.
     Low,
-    /// All: also those that were listed by older rules of the time zones.
+    /// All lists, to find those that older time zone rules made.
     All,
 }
 
 impl Partition {
-    /// A page of up to `limit` schedules.
+    /// Reads a page of up to `limit` schedules.
     pub(crate) async fn schedules(
         &self,
         cursor: Option<&ScheduleCursor>,
@@ -59,7 +59,8 @@ impl Partition {
         schedules::page(&mut reply.body)
     }
 
-    /// One schedule, with its payload and its list; `None` if there is none of this name.
+    /// Reads one schedule, with its payload and its list of fires; `None` if there is none of this
+    /// name.
     pub(crate) async fn schedule(&self, name: &str) -> Result<Option<ScheduleInfo>, Error> {
         let args = [name.as_bytes()];
         let reply = self.call(Verb::Schedules, &args, Repeat::Harmless).await;
@@ -67,7 +68,7 @@ impl Partition {
         Ok(schedules::page(&mut reply.body)?.schedules.pop())
     }
 
-    /// Adds fires to the lists of crons. `warned` are the schedules whose dry list was logged.
+    /// Refills the lists of crons. `warned` has the schedules whose empty list was logged already.
     pub(crate) async fn refill(
         &self,
         lists: Lists,
@@ -113,7 +114,8 @@ impl Partition {
             let (name, version) = (info.name.clone(), info.version);
             let last = info.listed_until_ms.unwrap_or(0);
             let info = info.clone();
-            // Computing 512 fires takes up to some milliseconds: not on the thread of a node.
+            // Computing 512 fires takes up to some milliseconds, which must not block the thread of
+            // a node.
             let computed = tokio::task::spawn_blocking(move || more_fires(&info)).await;
             let list = match computed.map(Result::transpose) {
                 Ok(None) => continue,
@@ -125,7 +127,7 @@ impl Partition {
                 }
                 Err(panic) => match panic.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
-                    // The runtime ends.
+                    // The runtime has ended.
                     Err(_) => return Ok(()),
                 },
             };
@@ -141,7 +143,7 @@ impl Partition {
             return Ok(());
         }
         let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
-        // A second call finds the lists changed.
+        // Harmless to repeat: a second call finds that the lists have changed.
         let mut reply = self.call(Verb::Refill, &args, Repeat::Harmless).await?;
         let results = schedules::refilled(&mut reply.body)?;
         for (name, result) in names.into_iter().zip(results) {
@@ -163,12 +165,12 @@ impl Partition {
     }
 }
 
-/// The fires to add to a list, or to replace it with; `None` if it needs none.
+/// The fires to add to a list, or to replace it with; `None` if the list needs none.
 fn more_fires(info: &ScheduleInfo) -> Result<Option<FireList>, Error> {
     let (own, listed_by) = (tzdata_version(), info.tzdata.as_deref());
     let length = list_length();
     let list = match own.cmp(&listed_by) {
-        // Newer rules replace the list, from the last fire that is over.
+        // Newer time zone rules replace the whole list, from the last handled fire on.
         std::cmp::Ordering::Greater => listed_fires(&info.schedule, info.last_ms, length)?,
         std::cmp::Ordering::Equal if !info.is_list_final && info.listed < full_enough() => {
             let after_ms = info.listed_until_ms.unwrap_or(0).max(info.last_ms);
@@ -176,7 +178,7 @@ fn more_fires(info: &ScheduleInfo) -> Result<Option<FireList>, Error> {
             let missing = length.saturating_sub(listed);
             listed_fires(&info.schedule, after_ms, missing)?
         }
-        // Without the feature, the reason is an error.
+        // Without the cargo feature this returns the error that says so.
         _ if own.is_none() => listed_fires(&info.schedule, info.last_ms, 1)?,
         _ => return Ok(None),
     };

@@ -1,4 +1,4 @@
-//! The verbs that take many items, as a batcher needs to know them.
+//! The verbs that take many items, described for the batcher.
 
 use crate::batch::{BatchVerb, Prefix, Tries, Verdict};
 use crate::error::{Applied, Error, ErrorKind};
@@ -12,8 +12,8 @@ use crate::protocol::verbs::Verb;
 use crate::server::patience::PATIENCE;
 use crate::telemetry::metrics::Counter;
 
-/// How many settlements justify a second call in flight. More than for other verbs: handlers do not
-/// wait for them.
+/// How many waiting settlements justify a second call in flight. More than for other verbs, because
+/// handlers do not wait for settlements.
 const ENOUGH_SETTLEMENTS: usize = 128;
 
 /// Stores new messages.
@@ -66,8 +66,8 @@ fn push_verdict(verb: Verb, result: &PushResult, tries: &Tries) -> Verdict {
         |message: String| Verdict::Fail(Error::new(ErrorKind::Timeout, Applied::Unknown, message));
     match *result {
         PushResult::Finished { .. } | PushResult::Expired if !tries.repeated => Verdict::SendAgain,
-        // Another message with this id may have ended before this call began; then this one is not
-        // stored.
+        // Another message with this id may have ended before this call began; in that case this
+        // message is not stored.
         PushResult::Finished { ended_us: Some(us) } if us <= tries.latest_start_us => unknown(
             "the first reply was lost, and another message of this id ended as the call began"
                 .to_owned(),
@@ -76,7 +76,7 @@ fn push_verdict(verb: Verb, result: &PushResult, tries: &Tries) -> Verdict {
             "{} was repeated for {PATIENCE:?} and its first reply was lost",
             verb.name()
         )),
-        // `Remembered` of a repetition is also final: the script replies with `Finished` if it
+        // `Remembered` is final even for a repetition: the script replies `Finished` instead if it
         // knows that an earlier try of this call stored the message that ended.
         _ => Verdict::Final,
     }
@@ -97,7 +97,7 @@ pub(super) fn push_count(result: &Result<PushResult, Error>) -> Option<Counter> 
     })
 }
 
-/// Whether the script refused the item for what it asks.
+/// Whether the script refused the item because of its arguments.
 fn is_refusal(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Full)
 }
@@ -315,8 +315,8 @@ impl BatchVerb for Throttle {
     }
 }
 
-/// A settlement that the script refused, such as one with a delay of 101 years, is asked for again
-/// as another one and not counted.
+/// The counter of a failed settlement. One that the script refused, such as a delay of 101 years,
+/// is not counted: the worker makes another settlement instead.
 pub(super) fn failed_settlement(error: &Error) -> Option<Counter> {
     let refused = is_refusal(error) && error.was_applied() == Applied::No;
     (!refused).then_some(Counter::SettleFailed)

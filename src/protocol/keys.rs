@@ -1,11 +1,11 @@
-//! The names of a queue's keys and their hash slots: the only place that builds them. The ids of
-//! nodes.
+//! Builds the names of a queue's keys, their hash slots, and the ids of nodes. No other file builds
+//! them.
 
 use crate::error::Error;
 use crate::protocol::limits;
 use crate::protocol::partition_map::Tag;
 
-/// The suffixes in the order of the KEYS vector that every script takes.
+/// The suffixes of the keys, in the order of the KEYS that every script takes.
 const SUFFIXES: [&str; 10] = [
     "scheduled",
     "ready",
@@ -22,21 +22,21 @@ const SUFFIXES: [&str; 10] = [
 /// The keys of one partition. All share a hash tag, so that a cluster keeps them in one slot.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    /// In the order of the KEYS vector.
+    /// The ten keys in the order of KEYS.
     pub(crate) vector: [String; 10],
-    /// The list that idle nodes block on.
+    /// The wake-up list, on which idle nodes block.
     pub(crate) wake: String,
-    /// The shard channel of hints about the head, and the channel of the queue's creation.
+    /// The channel for notices about the head, and for the notice that the queue was created.
     pub(crate) notice: String,
 }
 
 impl Keys {
-    /// The keys of the queue of this name, if it is a valid one.
+    /// The keys of the queue of this name. Refuses an invalid name.
     pub(crate) fn of_queue(name: &str) -> Result<Self, Error> {
         Self::of_partition(name, Tag::Home)
     }
 
-    /// The keys of one partition of the queue of this name, if it is a valid one.
+    /// The keys of one partition of the queue of this name. Refuses an invalid name.
     pub(crate) fn of_partition(name: &str, tag: Tag) -> Result<Self, Error> {
         limits::check_queue_name(name)?;
         let base = match tag {
@@ -50,12 +50,12 @@ impl Keys {
         })
     }
 
-    /// The hash that exists as long as the queue does.
+    /// The hash `meta`, which exists as long as the queue does.
     pub(crate) fn meta(&self) -> &str {
         &self.vector[9]
     }
 
-    /// All keys but the channel, each with the type that it has or will have.
+    /// All keys, without the channel, each with its Redis type.
     pub(crate) fn typed(&self) -> impl Iterator<Item = (&str, &'static str)> {
         let kinds = [
             "zset", "list", "zset", "hash", "hash", "hash", "zset", "zset", "zset", "hash", "list",
@@ -67,7 +67,7 @@ impl Keys {
             .zip(kinds)
     }
 
-    /// The sorted set of what is remembered of calls and of ids that ended.
+    /// The deduplication memory: the sorted set of remembered calls and ended ids.
     pub(crate) fn recent(&self) -> &str {
         &self.vector[7]
     }
@@ -91,12 +91,12 @@ pub(crate) const PLACEHOLDER: [u8; 71] = {
     placeholder
 };
 
-/// The pattern with which SCAN finds the queues whose names match `glob`.
+/// The SCAN pattern for the meta hashes of queues whose names match `glob`.
 pub(crate) fn meta_glob(glob: &str) -> String {
     format!("dueq:{{{glob}}}:meta")
 }
 
-/// The pattern with which SCAN finds the meta hashes of a queue's partitions but for the home.
+/// The SCAN pattern for the meta hashes of a queue's partitions, without the home.
 pub(crate) fn partitions_glob(queue_name: &str) -> String {
     let special = |c| matches!(c, '*' | '?' | '[' | ']' | '\\' | '^');
     let escape = |c| special(c).then_some('\\').into_iter().chain([c]);
@@ -109,12 +109,12 @@ pub(crate) fn notice_glob(glob: &str) -> String {
     format!("dueq:{{{glob}}}:notice")
 }
 
-/// The queue that publishes on this channel.
+/// The name of the queue that publishes on this channel.
 pub(crate) fn queue_of_notice(channel: &str) -> Option<&str> {
     partition_of(channel, "}:notice").map(|(name, _)| name)
 }
 
-/// The queue of which this key is the meta hash of a partition, and the partition.
+/// The queue and the partition whose meta hash this key is; `None` for another key.
 pub(crate) fn partition_of_key(key: &str) -> Option<(&str, Tag)> {
     partition_of(key, "}:meta")
 }
@@ -130,7 +130,7 @@ fn partition_of<'a>(text: &'a str, suffix: &str) -> Option<(&'a str, Tag)> {
         .then_some((name, tag))
 }
 
-/// The partition that this key is the meta hash of: `orders`, or `orders/17`.
+/// The partition whose meta hash this key is, as `orders` or `orders/17`; `None` for another key.
 #[cfg(feature = "harness")]
 pub(crate) fn partition_of_meta(key: &str) -> Option<&str> {
     key.strip_prefix("dueq:{")?.strip_suffix("}:meta")
@@ -154,7 +154,8 @@ pub(crate) fn hash_slot(tag: &[u8]) -> u16 {
     Prefix::of(tag).slot_with(b"")
 }
 
-/// The beginning of many hash tags.
+/// The common beginning of many hash tags, with its CRC, so that the slots of all of them are
+/// computed fast.
 #[derive(Clone, Copy)]
 pub(crate) struct Prefix {
     crc: u16,
@@ -167,13 +168,13 @@ impl Prefix {
         }
     }
 
-    /// The slot of the keys whose hash tag is this prefix and then `rest`.
+    /// The slot of the keys whose hash tag is this prefix followed by `rest`.
     pub(crate) fn slot_with(self, rest: &[u8]) -> u16 {
         crc16(self.crc, rest) % SLOTS
     }
 }
 
-/// CRC-16/XMODEM, continued from the CRC of what comes before.
+/// The CRC-16/XMODEM of bytes that follow others with the CRC `before`.
 fn crc16(before: u16, bytes: &[u8]) -> u16 {
     bytes.iter().fold(before, |crc, byte| {
         CRC_TABLE[usize::from((crc >> 8) as u8 ^ byte)] ^ (crc << 8)
@@ -195,10 +196,11 @@ static CRC_TABLE: [u16; 256] = {
     table
 };
 
-/// From this revision on, claims obey a queue's rate, `max_leased` and the expiries of messages.
+/// Nodes of this or a later revision obey a queue's rate, `max_leased` and expiries in their
+/// claims.
 const WITH_LIMITS: u32 = 2;
 
-/// The id of a node of this release.
+/// Makes the id of a node of this release.
 pub(crate) fn node_id(unique: &str) -> String {
     format!("{unique}#{WITH_LIMITS}")
 }
@@ -216,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_is_found_by_the_meta_keys_of_its_partitions() {
+    fn a_meta_key_names_its_queue_and_partition() {
         let found = |key| partition_of_key(key);
         assert_eq!(found("dueq:{orders}:meta"), Some(("orders", Tag::Home)));
         let numbered = Tag::Numbered(17);
@@ -258,8 +260,8 @@ mod slot_tests {
     use super::*;
 
     #[test]
-    fn slots_are_those_of_redis() {
-        // Of CLUSTER KEYSLOT.
+    fn computed_slots_equal_those_of_redis() {
+        // Expected values from CLUSTER KEYSLOT.
         for (key, slot) in [
             ("123456789", 12_739),
             ("foo", 12_182),
@@ -278,7 +280,7 @@ mod node_id_tests {
     use super::*;
 
     #[test]
-    fn nodes_of_this_release_and_newer_ones_obey_limits() {
+    fn node_ids_of_this_and_newer_releases_obey_limits() {
         for id in [&*node_id("a"), "#2", "a#3", "a#b#10"] {
             assert!(obeys_limits(id), "{id}");
         }

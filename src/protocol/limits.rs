@@ -1,4 +1,4 @@
-//! The ranges of names, ids, payloads and times, and the one function that checks each. The scripts
+//! The ranges of names, ids, payloads and times, with one function that checks each. The scripts
 //! check the same ranges.
 
 use std::ops::RangeInclusive;
@@ -16,14 +16,14 @@ pub(crate) const MAX_QUEUE_NAME_BYTES: usize = 128;
 pub(crate) const MAX_ID_BYTES: usize = 200;
 /// The largest payload that any queue can be configured for, in bytes.
 pub(crate) const MAX_PAYLOAD_BYTES: usize = 16 * 1024 * 1024;
-/// The code of an error about a payload above the limit of its queue, or of all.
+/// The error code for a payload above the limit of its queue, or above the limit of all queues.
 pub(crate) const TOO_LARGE: &str = "TOO_LARGE";
 /// The longest lease, in milliseconds: a day.
 pub(crate) const MAX_LEASE_MS: u64 = 86_400_000;
 /// The longest window of a push, in milliseconds: 30 days.
 const MAX_WINDOW_MS: u64 = 2_592_000_000;
 
-/// A queue's name: 1 to 128 bytes, no control characters, none of `/ { }`.
+/// Checks a queue's name: 1 to 128 bytes, no control characters, none of `/ { }`.
 pub(crate) fn check_queue_name(name: &str) -> Result<(), Error> {
     let reason = if name.is_empty() {
         "it is empty".to_owned()
@@ -43,7 +43,7 @@ pub(crate) fn check_queue_name(name: &str) -> Result<(), Error> {
     )))
 }
 
-/// A message's id: 1 to 200 bytes, no control bytes.
+/// Checks a message's id: 1 to 200 bytes, no control bytes.
 pub(crate) fn check_id(id: &[u8]) -> Result<(), Error> {
     let reason = if id.is_empty() {
         "it is empty"
@@ -83,7 +83,8 @@ pub(crate) fn check_max_attempts(max_attempts: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses an expiry that no push takes. The server checks a fixed time, as it has the clock.
+/// Refuses an expiry that no push accepts. The server, which has the clock, checks an expiry at a
+/// fixed time.
 pub(crate) fn check_expiry(expires: Option<Expires>, on_expire: OnExpire) -> Result<(), Error> {
     match expires {
         Some(Expires::AfterMs(ms)) if !(1..=MAX_DELAY_MS).contains(&ms) => Err(Error::invalid(
@@ -96,7 +97,7 @@ pub(crate) fn check_expiry(expires: Option<Expires>, on_expire: OnExpire) -> Res
     }
 }
 
-/// Refuses a cost outside 1 to 1,000,000. The script checks that the queue's burst is no less.
+/// Refuses a cost outside 1 to 1,000,000. The script refuses a cost above the queue's burst.
 pub(crate) fn check_cost(cost: u32) -> Result<(), Error> {
     if !(1..=1_000_000).contains(&cost) {
         return Err(Error::invalid(format!(
@@ -106,8 +107,8 @@ pub(crate) fn check_cost(cost: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses a window, a limit of a debounce or a revival that no push takes. `due` is that of the
-/// message. For a fixed due time the server compares it with `max_wait`, as it has the clock.
+/// Refuses a window, a `max_wait` or a `revive` that no push accepts. `due` is the due time of the
+/// message. The server, which has the clock, compares a fixed due time with `max_wait`.
 pub(crate) fn check_uniqueness(
     unique: Uniqueness,
     on_conflict: OnConflict,
@@ -183,10 +184,11 @@ pub(crate) fn lease_ms(lease: Duration) -> Result<u64, Error> {
     }
 }
 
-/// For how long a node may be silent about a queue.
+/// The range of the time for which a node may be silent about a queue.
 pub(crate) const PARK: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60);
 
-/// Converts the time for which a node parks to milliseconds, moved into the range that beat takes.
+/// Converts the time for which a node parks to milliseconds, limited to the range that a beat
+/// accepts.
 pub(crate) fn park_ms(time: Duration) -> u64 {
     ceil_ms(time.clamp(*PARK.start(), *PARK.end()))
 }
@@ -204,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queue_names_at_and_beyond_every_limit() {
+    fn queue_names_are_accepted_up_to_each_limit_only() {
         for good in [
             "a",
             "orders",
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_at_and_beyond_every_limit() {
+    fn ids_are_accepted_up_to_each_limit_only() {
         for good in [
             &b"order:42"[..],
             b"with space",
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn trace_parents_that_are_and_that_are_none() {
+    fn only_well_formed_trace_parents_are_accepted() {
         let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
         for flags in ["00", "01", "ff"] {
             assert!(
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn uniqueness_at_and_beyond_every_limit() {
+    fn uniqueness_options_are_accepted_up_to_each_limit_only() {
         use OnConflict::{Keep, Next, Replace, Reschedule};
         let check = |unique, on_conflict| check_uniqueness(unique, on_conflict, Due::AfterMs(10));
         let window = |ms| Uniqueness {
@@ -308,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn leases_at_and_beyond_every_limit() {
+    fn leases_are_accepted_up_to_each_limit_only() {
         assert_eq!(lease_ms(Duration::from_nanos(1)).expect("rounded up"), 1);
         assert_eq!(
             lease_ms(Duration::from_millis(MAX_LEASE_MS)).expect("a day"),

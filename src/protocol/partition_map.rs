@@ -6,14 +6,14 @@ use std::fmt;
 use crate::error::{Applied, Error, ErrorKind, printable};
 use crate::model::message::DIGITS;
 
-/// Most partitions of a queue.
+/// The most partitions of a queue.
 pub(crate) const MAX_PARTITIONS: usize = 256;
-/// The largest number that is a tag.
+/// The largest number in a tag.
 pub(crate) const MAX_TAG: u32 = 999_999_999;
-/// Scripts read epochs as floating-point numbers, which are exact below this.
+/// The bound of epochs. Scripts read them as floating-point numbers, which are exact below it.
 const EPOCH_LIMIT: u64 = 1 << 53;
 
-/// The name of a partition within its queue. It decides the slot of the partition's keys.
+/// The tag of a partition within its queue. It decides the slot of the partition's keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Tag {
     /// The partition with index 0, whose keys are those of a queue without a map: `-`.
@@ -27,7 +27,7 @@ impl Tag {
             return Some(Self::Home);
         }
         let number: u32 = text.parse().ok().filter(|number| *number <= MAX_TAG)?;
-        // Only one spelling: no sign, no leading zeros.
+        // Only one spelling of a number is a tag: no sign, no leading zeros.
         (number.to_string() == text).then_some(Self::Numbered(number))
     }
 }
@@ -41,14 +41,14 @@ impl fmt::Display for Tag {
     }
 }
 
-/// The tags of a queue's partitions by index, before and after a change.
+/// The map of a queue: the tags of its partitions by index, before and after a change.
 ///
 /// As text: `EPOCH|OLD TAGS|NEW TAGS`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PartitionMap {
     pub(crate) epoch: u64,
     pub(crate) old: Vec<Tag>,
-    /// Empty while the queue is being deleted.
+    /// The tags after the change. Empty while the queue is being deleted.
     pub(crate) new: Vec<Tag>,
 }
 
@@ -65,7 +65,7 @@ impl PartitionMap {
         Self { epoch, old, new }
     }
 
-    /// Whether ids may be routed by it. While it changes, callers wait.
+    /// Whether the map is settled, so that ids may be routed by it. While it changes, callers wait.
     pub(crate) fn is_settled(&self) -> bool {
         self.old == self.new
     }
@@ -116,7 +116,7 @@ impl fmt::Display for PartitionMap {
     }
 }
 
-/// The tags of a list, which is empty or begins with the home.
+/// Reads a list of tags, which is empty or begins with the home.
 fn tags(text: &str) -> Result<Vec<Tag>, &'static str> {
     if text.is_empty() {
         return Ok(Vec::new());
@@ -136,25 +136,26 @@ fn tags(text: &str) -> Result<Vec<Tag>, &'static str> {
     Ok(tags)
 }
 
-/// The index of the partition that holds `id`, of `partitions`.
+/// The index of the partition that holds `id` in a queue of this many partitions.
 pub(crate) fn index_of(id: &[u8], partitions: usize) -> usize {
     index_of_crc(crc32(routing_part(id)), partitions)
 }
 
 fn index_of_crc(crc: u32, partitions: usize) -> usize {
-    // The high part of the product: the low bits of a CRC are linear in the id, and uneven.
+    // The high part of the product decides: the low bits of a CRC are linear in the id, and
+    // unevenly distributed.
     ((u64::from(crc) * partitions as u64) >> 32) as usize
 }
 
 /// Changes the last two characters of an id of base-62 digits so that it falls into the partition
-/// with this index. Returns false in the rare case that no two characters do.
+/// with this index. Returns false in the rare case that no two characters achieve that.
 pub(crate) fn steer(id: &mut [u8], index: usize, partitions: usize) -> bool {
     let Some(start) = id.len().checked_sub(2) else {
         return false;
     };
     let state = extended(!0, &id[..start]);
     let (first, second) = (id[start], id[start + 1]);
-    // The id's own characters come first, so that the ids of one partition use all of them.
+    // The id's own characters are tried first, so that the ids in one partition use all characters.
     let order = |own: u8| {
         let at = DIGITS.iter().position(|digit| *digit == own).unwrap_or(0);
         DIGITS[at..].iter().chain(&DIGITS[..at]).copied()
@@ -171,8 +172,8 @@ pub(crate) fn steer(id: &mut [u8], index: usize, partitions: usize) -> bool {
     false
 }
 
-/// The id of the message number `number` that follows the one with id `parent`. It has the routing
-/// part of the parent, and so falls into its partition, unless the parent has a `}` and no part in
+/// The id of follow-up number `number` of the message `parent`. It contains the routing part of the
+/// parent, and so belongs to the parent's partition, unless the parent has a `}` and no part in
 /// braces.
 pub(crate) fn id_of_follow_up(parent: &[u8], number: usize) -> Vec<u8> {
     let mut id = Vec::with_capacity(parent.len() + 6);
@@ -187,8 +188,8 @@ pub(crate) fn id_of_follow_up(parent: &[u8], number: usize) -> Vec<u8> {
     id
 }
 
-/// What decides the partition: the bytes between the first `{` and the next `}`, if there are any,
-/// else the whole id. So ids with the same part share a partition.
+/// The part of an id that decides its partition: the bytes between the first `{` and the next `}`,
+/// if there are any, else the whole id. Ids with the same part share a partition.
 fn routing_part(id: &[u8]) -> &[u8] {
     let part = id.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = &id[open + 1..];
@@ -198,7 +199,7 @@ fn routing_part(id: &[u8]) -> &[u8] {
     part.filter(|part| !part.is_empty()).unwrap_or(id)
 }
 
-/// The CRC-32 of zlib.
+/// The CRC-32 that zlib computes.
 pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     !extended(!0, bytes)
 }
@@ -235,14 +236,14 @@ mod tests {
     }
 
     #[test]
-    fn ids_with_the_same_part_share_a_partition() {
+    fn ids_with_the_same_part_in_braces_share_a_partition() {
         for partitions in [1, 2, 12, 256] {
             let of = |id: &str| index_of(id.as_bytes(), partitions);
             assert_eq!(of("{order:1}:rate"), of("order:1"));
             assert_eq!(of("x{order:1}{y}"), of("order:1"));
             assert!(of("order:1") < partitions);
         }
-        // Without a closed and filled part the whole id counts.
+        // The whole id counts if the braces are not closed or enclose nothing.
         for whole in ["{}a", "a{b", "a}b{", "}{"] {
             assert_eq!(routing_part(whole.as_bytes()), whole.as_bytes());
         }
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_ids_spread_within_ten_percent_of_their_share() {
+    fn ids_that_count_up_spread_evenly_within_ten_percent() {
         let (ids, partitions) = (120_000, 12);
         let mut counts = vec![0_usize; partitions];
         for n in 0..ids {
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_is_read_as_it_is_written() {
+    fn a_map_reads_back_as_it_was_written() {
         let tags = vec![Tag::Home, Tag::Numbered(203), Tag::Numbered(0)];
         let maps = [
             PartitionMap::settled(7, tags.clone()),

@@ -4,22 +4,22 @@ use crate::error::Error;
 use crate::protocol::keys;
 use crate::protocol::limits;
 
-/// How many wildcards a pattern has at most; adjacent ones count as one.
+/// The most wildcards of a pattern; adjacent ones count as one.
 const MAX_WILDCARDS: usize = 8;
 
-/// How many wildcards of a pattern the client sends to the server. Redis 7.0.0 to 7.0.8 match a
-/// glob in time that is exponential in this number: for a name of 128 characters, 2 take up to
+/// The most wildcards of a pattern that the client sends to the server. Redis 7.0.0 to 7.0.8 match
+/// a glob in time that is exponential in this number: for a name of 128 characters, 2 take up to
 /// 8,000 steps, and 5 take 276 million.
 const MAX_SENT: usize = 2;
 
-/// Matches names of queues: `*` stands for any characters, `?` for one, and every other character
+/// A pattern of queue names: `*` stands for any characters, `?` for one, and every other character
 /// for itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pattern(String);
 
 impl Pattern {
-    /// Reads a pattern: as long as a name of a queue, without the characters that no name has, and
-    /// with at most [`MAX_WILDCARDS`] wildcards.
+    /// Reads a pattern. It has the length of a queue name, no characters that no name has, and at
+    /// most [`MAX_WILDCARDS`] wildcards.
     pub(crate) fn new(text: &str) -> Result<Self, Error> {
         limits::check_queue_name(text)
             .map_err(|error| Error::invalid(format!("pattern of queues: {error}")))?;
@@ -38,12 +38,12 @@ impl Pattern {
         &self.0
     }
 
-    /// Whether it matches this name.
+    /// Whether the pattern matches this name.
     pub(crate) fn matches(&self, name: &str) -> bool {
         let (pattern, name): (Vec<char>, Vec<char>) =
             (self.0.chars().collect(), name.chars().collect());
         let (mut p, mut n) = (0, 0);
-        // Where to continue if the match after the last `*` fails.
+        // Where the match continues if the part after the last `*` does not match.
         let mut again = None;
         while n < name.len() {
             match pattern.get(p) {
@@ -68,24 +68,24 @@ impl Pattern {
         pattern.iter().skip(p).all(|c| *c == '*')
     }
 
-    /// The pattern of the meta keys of these queues, for SCAN. It may also match others.
+    /// The SCAN pattern for the meta keys of matching queues. It may also match other queues.
     pub(crate) fn meta_glob(&self) -> String {
         let mut glob = self.glob();
-        // The keys of the other partitions have a tag after the name.
+        // The meta keys of further partitions have a tag after the name.
         if !glob.ends_with('*') {
             glob.push('*');
         }
         keys::meta_glob(&glob)
     }
 
-    /// The pattern of the channels on which the creation of these queues is published. It may match
-    /// others too. Redis compares it with the user's right letter by letter.
+    /// The pattern of the channels on which new matching queues are announced. It may also match
+    /// other queues. Redis compares its text with the user's right exactly.
     pub(crate) fn notice_glob(&self) -> String {
         keys::notice_glob(&self.glob())
     }
 
-    /// A glob that matches these names, and perhaps others: Redis counts bytes where this counts
-    /// characters, and all after the second wildcard matches.
+    /// A glob of Redis that matches these names, and perhaps others: Redis counts bytes where this
+    /// counts characters, and from the second wildcard on everything matches.
     fn glob(&self) -> String {
         let mut glob = String::new();
         let mut wildcards = 0;
@@ -111,7 +111,7 @@ mod tests {
     use crate::error::ErrorKind;
 
     #[test]
-    fn a_star_matches_any_characters_and_a_mark_one() {
+    fn a_star_matches_any_characters_and_a_question_mark_one() {
         for (pattern, name, expected) in [
             ("mail-*", "mail-", true),
             ("mail-*", "mail-a", true),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn only_stars_are_special_to_the_server() {
+    fn other_special_characters_are_escaped_for_the_server() {
         let glob = |text| Pattern::new(text).expect("a pattern").meta_glob();
         assert_eq!(glob("mail-*"), "dueq:{mail-*}:meta");
         assert_eq!(glob(r"a[b]\?"), r"dueq:{a\[b\]\\*}:meta");
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_gets_at_most_two_wildcards() {
+    fn the_server_gets_at_most_two_wildcards_of_a_pattern() {
         let glob = |text| Pattern::new(text).expect("a pattern").meta_glob();
         assert_eq!(glob("a*?b*c"), "dueq:{a*b*}:meta");
         assert_eq!(glob("a*b?*c*d"), "dueq:{a*b*}:meta");

@@ -1,20 +1,21 @@
-//! Chooses the tags of a queue's partitions, so that every master serves an equal part of them.
+//! Chooses the tags of a queue's partitions so that every master serves an equal part of them.
 
 use std::ops::RangeInclusive;
 
 use crate::protocol::keys::{Prefix, SLOTS, hash_slot};
 use crate::protocol::partition_map::{MAX_TAG, Tag};
 
-/// From this tag on, any slot of the master will do. About 16 smaller tags lead to each slot.
+/// From this tag on, a tag for any slot of the right master is taken. About 16 smaller tags belong
+/// to each slot.
 const PATIENT_TAGS: u32 = 16 * SLOTS as u32;
 
 /// A client that cannot read the map at the home looks for a copy at each tag below this. `place`
-/// gives at least one of them to another master than the home's.
+/// puts at least one of these tags on another master than the home's.
 pub(crate) const SEARCHED_TAGS: u32 = 64;
 
 /// The tags of `partitions` partitions. Index 0 is the home.
 ///
-/// Each master gets its share, rounded down or up, and the home counts. The partitions of one
+/// Each master gets its share, rounded down or up; the home counts as one. The partitions of one
 /// master are spread evenly over its slots, so that half of the slots have half of the partitions.
 /// Neighbouring indexes are on different masters. `masters` has the slots of each master; without
 /// any, the queue is on a single server and its partitions spread over all slots.
@@ -33,13 +34,13 @@ pub(crate) fn place(
         open: (0..places.len()).collect(),
         places,
     };
-    // Each slot has about 61,000 tags, so that this loop ends early.
+    // Each slot has about 61,000 tags, so the loop ends long before its bound.
     for number in 0..=MAX_TAG {
         if search.open.is_empty() {
             break;
         }
         if number == SEARCHED_TAGS && !search.has_copy() {
-            // About one map of two partitions in 260 comes here, and hardly any of more.
+            // Rarely needed: about one in 260 maps of two partitions, and hardly any larger map.
             let mut searched = 0..SEARCHED_TAGS;
             searched.any(|number| search.take(number, |place| place.master != 0));
         }
@@ -55,19 +56,19 @@ struct Search<'a> {
     masters: &'a [Master],
     places: Vec<Place>,
     tags: Vec<Option<Tag>>,
-    /// The indexes of the places without a tag.
+    /// The indexes of the places that have no tag yet.
     open: Vec<usize>,
 }
 
 impl Search<'_> {
-    /// Whether a place on another master than the home's has a tag.
+    /// Whether a place on a master other than the home's has a tag.
     fn has_copy(&self) -> bool {
         let mut placed = self.places.iter().zip(&self.tags);
         placed.any(|(place, tag)| place.master != 0 && tag.is_some())
     }
 
-    /// Gives this tag to the first open place of its master that is near, or anywhere if the number
-    /// is large.
+    /// Gives this tag to the first open place of its master near its slot; if the number is large,
+    /// to any open place of the master.
     fn take_near(&mut self, number: u32) {
         let Some((master, index)) = self.slot(number) else {
             return;
@@ -77,7 +78,7 @@ impl Search<'_> {
         self.take(number, |place| !is_patient || place.is_near(index, slots));
     }
 
-    /// Gives this tag to the first open place of its master that suits; returns whether there is
+    /// Gives this tag to the first open place of its master that suits. Returns whether there was
     /// one.
     fn take(&mut self, number: u32, suits: impl Fn(&Place) -> bool) -> bool {
         let Some((master, _)) = self.slot(number) else {
@@ -92,7 +93,8 @@ impl Search<'_> {
         true
     }
 
-    /// The master that serves the slot of this tag, and the index of the slot among the master's.
+    /// The master that serves the slot of this tag, and the slot's index among the slots of that
+    /// master.
     fn slot(&self, number: u32) -> Option<(usize, usize)> {
         let slot = self.prefix.slot_with(number.to_string().as_bytes());
         let served = self.masters.iter().enumerate();
@@ -101,12 +103,12 @@ impl Search<'_> {
     }
 }
 
-/// A master with slots.
+/// A master that serves slots.
 struct Master {
-    /// In ascending order, each with the number of slots before it.
+    /// The master's ranges of slots in ascending order, each with the number of slots before it.
     ranges: Vec<(usize, RangeInclusive<u16>)>,
     slots: usize,
-    /// The index of the home's slot among the slots, if this master serves it.
+    /// The index of the home's slot among the master's slots, if this master serves it.
     home: Option<usize>,
 }
 
@@ -129,7 +131,7 @@ impl Master {
         master
     }
 
-    /// The index of this slot among the master's slots, if it serves it.
+    /// The index of this slot among the master's slots, if the master serves it.
     fn index_of(&self, slot: u16) -> Option<usize> {
         let not_after = |(_, range): &(usize, RangeInclusive<u16>)| *range.start() <= slot;
         let at = self.ranges.partition_point(not_after).checked_sub(1)?;
@@ -140,8 +142,8 @@ impl Master {
     }
 }
 
-/// The masters in the order in which they get a partition: the home's first, so that the masters
-/// that get one more than others differ from queue to queue.
+/// The masters in the order in which they get partitions. The home's master is first, so that the
+/// masters with one partition more differ between queues.
 fn masters_in_turn(masters: &[Vec<RangeInclusive<u16>>], home_slot: u16) -> Vec<Master> {
     let new = |ranges: &Vec<_>| Master::new(ranges, home_slot);
     let mut masters: Vec<_> = masters.iter().map(new).collect();
@@ -150,24 +152,24 @@ fn masters_in_turn(masters: &[Vec<RangeInclusive<u16>>], home_slot: u16) -> Vec<
         masters.push(Master::new(&[0..=SLOTS - 1], home_slot));
     }
     let first = masters.iter().position(|master| master.home.is_some());
-    // If no master serves the home's slot, the queue's name decides.
+    // If no master serves the home's slot, that slot's number decides which master is first.
     let first = first.unwrap_or(usize::from(home_slot) % masters.len());
     masters.rotate_left(first);
     masters
 }
 
-/// Where a partition other than the home should be.
+/// A place for a partition other than the home: where it should be.
 struct Place {
     master: usize,
-    /// The index of its best slot among the master's slots.
+    /// The index of the ideal slot among the master's slots.
     centre: usize,
-    /// How many slots off are still near: 1/8 of the spacing.
+    /// How far from the ideal slot still counts as near: 1/8 of the spacing.
     reach: usize,
 }
 
 impl Place {
-    /// The place number `round` of `share` places of a master. They are counted from the home's
-    /// slot if the master serves that.
+    /// Place number `round` of the `share` places of a master. They are counted from the home's
+    /// slot if the master serves it.
     fn new(master: usize, of: &Master, round: usize, share: usize) -> Self {
         let spacing = of.slots / share;
         let first = of.home.unwrap_or(spacing / 2);
@@ -178,14 +180,14 @@ impl Place {
         }
     }
 
-    /// Whether a slot is near, by its index among the master's `slots`. They form a circle.
+    /// Whether a slot is near, by its index among the master's `slots`, which form a circle.
     fn is_near(&self, index: usize, slots: usize) -> bool {
         let off = index.abs_diff(self.centre);
         off.min(slots - off) <= self.reach
     }
 }
 
-/// The places of all partitions but the home, by index.
+/// The places of all partitions except the home, by index.
 fn places(masters: &[Master], partitions: usize) -> Vec<Place> {
     let others = partitions.saturating_sub(1);
     let homes = usize::from(masters[0].home.is_some());
@@ -204,7 +206,8 @@ mod tests {
 
     type Ranges = Vec<RangeInclusive<u16>>;
 
-    /// Contiguous and equal parts, as `redis-cli --cluster create` assigns them.
+    /// The slots in contiguous, equal parts for this many masters, as `redis-cli --cluster create`
+    /// assigns them.
     fn equal(masters: u16) -> Vec<Ranges> {
         let bound = |n: u16| (u32::from(n) * u32::from(SLOTS) / u32::from(masters)) as u16;
         (0..masters)
@@ -219,7 +222,7 @@ mod tests {
         }
     }
 
-    /// The slots of the partitions of each master, in ascending order.
+    /// The slots that hold partitions, for each master in ascending order.
     fn by_master(queue: &str, partitions: usize, masters: &[Ranges]) -> Vec<Vec<u16>> {
         let tags = place(queue, partitions, masters);
         assert_eq!(tags.len(), partitions);
@@ -259,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn every_master_gets_its_share() {
+    fn every_master_gets_its_share_of_the_partitions() {
         for name in 0..200 {
             let queue = format!("queue-{name}");
             for masters in 3..=6 {
@@ -290,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn another_master_has_a_partition_of_a_searched_tag() {
+    fn a_searched_tag_is_on_another_master_than_the_home() {
         let masters = equal(3);
         for name in 0..1_000 {
             let queue = format!("queue-{name}");
@@ -319,7 +322,7 @@ mod tests {
                     let gaps = slots.windows(2).map(|pair| pair[1] - pair[0]);
                     for gap in gaps.chain([rest]) {
                         let off = (f64::from(gap) - spacing).abs();
-                        // Two neighbours, each off by 1/8, and whole slots.
+                        // Each of two neighbours may be off by 1/8, and slots are whole numbers.
                         assert!(off <= spacing / 4.0 + 2.0, "{queue}: {slots:?}");
                     }
                 }
@@ -334,11 +337,11 @@ mod tests {
     }
 
     #[test]
-    fn the_search_ends_with_few_slots_or_an_unserved_home() {
+    fn placement_ends_with_few_slots_or_an_unserved_home() {
         let home = hash_slot(b"orders");
         let one_slot = vec![vec![home..=home], vec![0..=0]];
         assert_shares("orders", 12, &one_slot);
-        // One slot must take 128 tags, of which fewer than 64 are below PATIENT_TAGS.
+        // The only slot must take 128 tags, but fewer than 64 of its tags are below PATIENT_TAGS.
         assert_shares("orders", 256, &one_slot);
         let without_home: Vec<Ranges> = vec![vec![0..=home - 1], vec![home + 1..=SLOTS - 1]];
         let counts = by_master("orders", 13, &without_home);
@@ -346,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn masters_that_get_one_more_differ_from_queue_to_queue() {
+    fn masters_with_one_partition_more_differ_by_queue() {
         let masters = equal(3);
         let mut extra = [0; 3];
         for name in 0..60 {

@@ -1,4 +1,4 @@
-//! Replies of scripts: the header, and the parts after it.
+//! Decodes the replies of scripts: the header, and the parts after it.
 
 use std::time::Instant;
 
@@ -9,10 +9,10 @@ use crate::model::push_rules::{Expires, OnExpire};
 use crate::protocol::limits;
 use crate::protocol::verbs::Verb;
 
-/// The header, with which every reply begins.
+/// The header of every reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// When the call was sent, by this machine's clock.
+    /// When the call was sent, by this machine's monotonic clock.
     pub(crate) sent: Instant,
     /// The server's clock, in Unix microseconds.
     pub(crate) now_us: i64,
@@ -23,7 +23,7 @@ pub(crate) struct Header {
     pub(crate) seq: i64,
     /// The head time: when the first scheduled message is due, in Unix milliseconds.
     pub(crate) head_ms: Option<u64>,
-    /// When the first lease runs out, in Unix milliseconds.
+    /// When the first lease expires, in Unix milliseconds.
     pub(crate) lease_deadline_ms: Option<u64>,
     /// Whether the queue is paused.
     pub(crate) paused: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Header {
     pub(crate) epoch: Option<u64>,
 }
 
-/// A reply: its header, and what follows it.
+/// A reply: its header, and its other parts.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) header: Header,
@@ -63,8 +63,8 @@ impl Reply {
     }
 }
 
-/// A time of the header; -1 means none. Other negative values were not written by dueq: treat them
-/// as past, so that due work is not missed.
+/// A time of the header; -1 means none. dueq writes no other negative values. They count as past
+/// times, so that due work is not missed.
 fn time_ms(integer: i64) -> Option<u64> {
     (integer != -1).then(|| u64::try_from(integer).unwrap_or(0))
 }
@@ -83,13 +83,13 @@ impl Body {
         }
     }
 
-    /// The next part, an array, as parts of its own.
+    /// Takes the next part, an array, as parts of its own.
     pub(crate) fn parts(&mut self) -> Result<Self, Error> {
         let value = self.next()?;
         Self::of(self.verb, value)
     }
 
-    /// The next part, an integer.
+    /// Takes the next part, an integer.
     pub(crate) fn integer(&mut self) -> Result<i64, Error> {
         match self.next()? {
             Value::Int(number) => Ok(number),
@@ -100,14 +100,14 @@ impl Body {
         }
     }
 
-    /// The next part, an integer that is not negative.
+    /// Takes the next part, an integer that must not be negative.
     pub(crate) fn count(&mut self) -> Result<u64, Error> {
         let number = self.integer()?;
         u64::try_from(number)
             .map_err(|_| unexpected(self.verb, &format!("a count was expected, not {number}")))
     }
 
-    /// The next part, bytes.
+    /// Takes the next part as bytes.
     pub(crate) fn bytes(&mut self) -> Result<Vec<u8>, Error> {
         match self.next()? {
             Value::BulkString(bytes) => Ok(bytes),
@@ -118,19 +118,19 @@ impl Body {
         }
     }
 
-    /// The next part, text; what is no UTF-8 is replaced.
+    /// Takes the next part as text; bytes that are not UTF-8 are replaced.
     pub(crate) fn text(&mut self) -> Result<String, Error> {
         Ok(String::from_utf8(self.bytes()?)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
-    /// The next part, an array of texts.
+    /// Takes the next part, an array of texts.
     pub(crate) fn texts(&mut self) -> Result<Vec<String>, Error> {
         let mut parts = self.parts()?;
         (0..parts.len()).map(|_| parts.text()).collect()
     }
 
-    /// The next part, an array of texts; or a word in the place of the array.
+    /// Takes the next part: an array of texts, or a single word in its place.
     pub(crate) fn texts_or_word(&mut self) -> Result<Result<Vec<String>, String>, Error> {
         match self.parts.as_slice().first() {
             Some(Value::BulkString(_)) => self.text().map(Err),
@@ -138,7 +138,7 @@ impl Body {
         }
     }
 
-    /// The next part, a text of words: first N counts, then options.
+    /// Takes the next part, a text of words: first N counts, then options.
     pub(crate) fn counts_and_options<const N: usize>(
         &mut self,
     ) -> Result<([u64; N], Options), Error> {
@@ -163,7 +163,7 @@ impl Body {
         ))
     }
 
-    /// The next two parts: this name, and its value as `read` reads it.
+    /// Takes the next two parts: this name, and its value, which `read` decodes.
     pub(crate) fn named<T>(
         &mut self,
         name: &str,
@@ -202,7 +202,7 @@ pub(crate) struct Options {
     pub(crate) max_attempts: Option<u32>,
     pub(crate) trace_parent: Option<String>,
     pub(crate) expires: Option<Expires>,
-    /// When it expires, whatever its due time is now: a retry or a snooze has fixed it.
+    /// A fixed time of expiry that a retry or a snooze has set. It does not depend on the due time.
     pub(crate) expires_by: Option<u64>,
     pub(crate) on_expire: OnExpire,
     pub(crate) cost: Option<u32>,
@@ -210,9 +210,10 @@ pub(crate) struct Options {
     pub(crate) window_ms: Option<u64>,
     /// When the debounce ends, in Unix milliseconds.
     pub(crate) due_by_ms: Option<u64>,
-    /// How many leases ran out before. Only a claim says it, and only if there is one.
+    /// How many earlier leases expired. Only the reply to a claim has this, and only if there is
+    /// any.
     pub(crate) crashes: u32,
-    /// Whether a schedule made it.
+    /// Whether the message is a tick of a schedule.
     pub(crate) is_tick: bool,
 }
 
@@ -235,8 +236,8 @@ impl Options {
                 Some(("due_by", ms)) => options.due_by_ms = ms.parse().ok(),
                 Some(("snoozes", count)) => options.snoozes = count.parse().unwrap_or(0),
                 Some(("crashes", count)) => options.crashes = count.parse().unwrap_or(0),
-                // It is copied into HTTP headers and environments: ignore values that are not
-                // valid.
+                // Handlers copy the value into HTTP headers and environment variables, so invalid
+                // values are ignored.
                 Some(("traceparent", parent)) if limits::check_trace_parent(parent).is_ok() => {
                     options.trace_parent = Some(parent.to_owned());
                 }
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_of_a_queue_with_a_map_has_its_epoch() {
+    fn the_header_of_a_queue_with_a_map_has_its_epoch() {
         let decode = |epoch| {
             let mut parts = vec![Value::Int(0); 6];
             parts[1] = text("b");
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_replies_are_errors_and_no_panic() {
+    fn malformed_replies_are_errors_and_cause_no_panic() {
         for value in [
             Value::Nil,
             Value::Array(vec![]),
@@ -348,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_read_word_by_word() {
+    fn stored_options_are_decoded_word_by_word() {
         let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let both = Options {
             max_attempts: Some(5),

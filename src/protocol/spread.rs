@@ -16,8 +16,8 @@ pub(crate) fn spread(due: Due, window_ms: u64, id: &[u8]) -> Due {
     }
 }
 
-/// Refuses a window above 100 years, and one that ends more than 100 years from now. The server
-/// checks the second for a fixed time, as it has the clock.
+/// Refuses a window above 100 years, and one that ends more than 100 years from now. The server,
+/// which has the clock, makes the second check for a fixed due time.
 pub(crate) fn check(due: Due, window_ms: u64) -> Result<(), Error> {
     let delay = match due {
         Due::AfterMs(ms) => ms,
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn the_offset_is_the_crc_of_the_prefixed_id() {
-        // crc32(b"spreadorder:42") of zlib is 10,839,400.
+        // zlib's crc32(b"spreadorder:42") is 10,839,400.
         assert_eq!(later(30_000, "order:42"), 10_839_400 % 30_001);
         assert_eq!(later(u64::MAX, "order:42"), 10_839_400);
         let moment = spread(Due::AtMs(7), 30_000, b"order:42");
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_window_the_due_time_stays() {
+    fn without_a_spread_the_due_time_is_unchanged() {
         for due in [Due::AfterMs(0), Due::AfterMs(u64::MAX), Due::AtMs(u64::MAX)] {
             assert_eq!(spread(due, 0, b"order:42"), due);
             check(due, 0).expect("no window");

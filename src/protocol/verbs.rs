@@ -1,4 +1,4 @@
-//! The Lua scripts: the only place that includes them.
+//! The verbs and their Lua scripts. No other file includes the scripts.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ macro_rules! verbs {
         pub(crate) enum Verb { $($verb),+ }
 
         impl Verb {
-            /// All of them.
+            /// All verbs.
             pub(crate) const ALL: &[Self] = &[$(Self::$verb),+];
 
             /// The name of the script's file.
@@ -19,7 +19,7 @@ macro_rules! verbs {
                 match self { $(Self::$verb => $name),+ }
             }
 
-            /// The script that was compiled in.
+            /// The source of the script that was compiled in.
             fn compiled_code(self) -> &'static str {
                 match self { $(Self::$verb => include_str!(concat!("../../lua/dist/", $name, ".lua"))),+ }
             }
@@ -30,15 +30,15 @@ macro_rules! verbs {
 /// Writes the placeholder of an existing hash, so that a WAIT after it covers all writes before it.
 ///
 /// A server whose memory is full refuses a plain HSET. In a script, Redis allows every command
-/// after a first write that needs no memory; hence the HDEL of a field that never exists. It does
-/// not create a deleted queue again.
+/// after a first write that needs no memory, so the script first deletes a field that never exists.
+/// The script does not create a deleted queue again.
 pub(crate) const TOUCH: &str = "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then \
 redis.call('HDEL', KEYS[1], '') redis.call('HSET', KEYS[1], ARGV[1], '') end";
 
 /// Deletes the ten keys of a partition. Refuses, with -1, if `ARGV[1]` is set and differs from the
 /// incarnation, or if `ARGV[2]` is set and the epoch is higher. Returns how many keys it deleted.
 ///
-/// It is no verb, and no part of the Functions library: only an operator's client sends it.
+/// This script is not a verb and not in the Functions library: only an operator's client sends it.
 pub(crate) const UNLINK_IF: &str = "local incarnation, epoch = unpack(redis.call('HMGET', KEYS[10], 'incarnation', 'epoch')) \
 if ARGV[1] ~= '' and incarnation ~= ARGV[1] \
 or ARGV[2] ~= '' and (tonumber(epoch or '') or 0) > tonumber(ARGV[2]) then return -1 end \
@@ -47,11 +47,11 @@ return redis.call('UNLINK', unpack(KEYS))";
 /// Says whether a queue is empty and was not used for some time, the first argument in ms, and deletes
 /// its keys if the second is 1. The reply is `ABSENT`, `UNUSED` and since when in ms, or `KEPT` and why.
 ///
-/// A record of the history from before that time has the counters of now. No script writes the time at
-/// which the last message went, but every use counts. A record of the last ms of a day may be the one
-/// that a first report writes for the day before: it has the counters of a later time.
+/// Every use changes a counter, so a queue is unused since a time if a record of its history from
+/// before that time has today's counters. A record of the last ms of a day may have counters of a
+/// later time: a first report writes it for the day before.
 ///
-/// It is no verb, as [`UNLINK_IF`].
+/// Like [`UNLINK_IF`], this script is not a verb.
 pub(crate) const UNLINK_UNUSED: &str = "local meta = KEYS[10] \
 local time = redis.call('TIME') local now = time[1] * 1000 + math.floor(time[2] / 1000) \
 local layout, map, schedules, sets, paused, opens, windows = unpack(redis.call('HMGET', meta, \
@@ -80,11 +80,11 @@ if now - since < tonumber(ARGV[1]) then return 'KEPT used' end \
 if ARGV[2] == '1' then redis.call('UNLINK', unpack(KEYS)) end \
 return 'UNUSED ' .. string.format('%.0f', since)";
 
-/// The scripts of this process and their hashes; computed once.
+/// The scripts that this process uses, and their hashes; computed once.
 static SCRIPTS: OnceLock<Vec<(&'static str, Script)>> = OnceLock::new();
 
 impl Verb {
-    /// The script itself.
+    /// The source of the script that this process uses.
     pub(crate) fn code(self) -> &'static str {
         self.script().0
     }
@@ -99,7 +99,7 @@ impl Verb {
         match self {
             Self::Get | Self::Peek | Self::Stats | Self::History | Self::Schedules => true,
             Self::Dues | Self::Nodes | Self::Held => true,
-            // Their last argument asks for repairs.
+            // The last argument of these verbs asks for repairs.
             Self::Verify | Self::Audit => args.last().is_some_and(|repair| repair.is_empty()),
             _ => false,
         }
@@ -109,7 +109,8 @@ impl Verb {
         &SCRIPTS.get_or_init(|| scripts(Self::compiled_code))[self as usize]
     }
 
-    /// Replaces the scripts for which `code` returns one; `false` if a script was called already.
+    /// Replaces the scripts for which `code` returns one. Returns `false` if a script was called
+    /// already.
     #[cfg(feature = "harness")]
     pub(crate) fn replace(code: impl Fn(Self) -> Option<&'static str>) -> bool {
         SCRIPTS

@@ -16,7 +16,8 @@ use crate::router::HOME_LIMIT;
 use crate::server::patience::{Repeat, patiently};
 
 impl<C: Codec> Queue<C> {
-    /// Whether the queue exists: from its first push, pause or configure until it is deleted.
+    /// Returns whether the queue exists: from its first push, pause or configure until it is
+    /// deleted.
     ///
     /// Every role has the right to this call.
     ///
@@ -32,7 +33,7 @@ impl<C: Codec> Queue<C> {
         let home = known.home();
         let has = || home.control().has(home.keys().meta());
         match home.within(HOME_LIMIT, has()).await {
-            // The other partitions have its map.
+            // The other partitions have the queue's map, so the queue exists.
             Err(error) if error.is_retryable() && known.map().is_some() => Ok(true),
             Err(_) => patiently(has).await,
             has => has,
@@ -52,9 +53,10 @@ impl<C: Codec> Queue<C> {
         self.router.home().older_nodes().await
     }
 
-    /// Revives all messages that are dead now, the oldest first, 200 a call; returns how many. A
-    /// message that dies again meanwhile stays dead. If the future is dropped, or fails halfway,
-    /// some are revived: the same call does the rest.
+    /// Revives all messages that are dead now, the oldest first, in script calls of 200 messages.
+    /// Returns how many it revived. A message that dies again meanwhile stays dead. If the call
+    /// fails halfway or its future is dropped, some messages are revived; calling it again revives
+    /// the others.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -67,8 +69,8 @@ impl<C: Codec> Queue<C> {
         self.step_all("requeued", requeue).await
     }
 
-    /// As [`requeue_all`](Queue::requeue_all), of the messages that died at or before this time, in
-    /// Unix milliseconds of the server. What died later stays dead.
+    /// Revives the messages that died at or before this time, in Unix milliseconds of the server,
+    /// as [`requeue_all`](Queue::requeue_all) does. Messages that died later stay dead.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -83,9 +85,9 @@ impl<C: Codec> Queue<C> {
         self.step_all("requeued", requeue).await
     }
 
-    /// Removes the messages in one state, scheduled, ready or dead, 200 a call. It ends when the
-    /// state is empty, or when as many are removed as there were at the start; returns how many.
-    /// Leased messages cannot be purged:
+    /// Removes the messages in one state (scheduled, ready or dead), in script calls of 200
+    /// messages. It ends when the state is empty, or when it has removed as many messages as there
+    /// were at the start. Returns how many it removed. Leased messages cannot be purged:
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput).
     ///
     /// ```
@@ -101,10 +103,9 @@ impl<C: Codec> Queue<C> {
         self.purge_state(state, None).await
     }
 
-    /// As [`purge`](Queue::purge), of the messages whose time is at or before this one, in Unix
-    /// milliseconds of the server. For scheduled and ready messages that is the due time, so that
-    /// `purge_before(MessageState::Ready, ms)` removes what could be claimed since then; for dead
-    /// ones, when they died.
+    /// Removes the messages whose time is at or before this one, in Unix milliseconds of the
+    /// server, as [`purge`](Queue::purge) does. The time of scheduled and ready messages is their
+    /// due time, that of dead ones is their death.
     ///
     /// Each 1,000 ready messages cost one scan of their list, which has at most 1,000.
     ///
@@ -142,12 +143,12 @@ impl<C: Codec> Queue<C> {
             .map(drop)
     }
 
-    /// Pauses claims for some time: 1 ms to 100 years, by the server's clock. The queue opens by
-    /// itself, and workers then claim at once. A queue that is closed for longer stays so. Pushes,
-    /// settlements and the reaping of expired leases continue, and so do deliveries that workers
-    /// have. `resume` opens the queue earlier.
+    /// Pauses claims for some time: 1 ms to 100 years, by the server's clock. The queue then opens
+    /// without a further call, and workers claim at once. If the queue is already closed for
+    /// longer, it stays closed for that time. Pushes, settlements and the reaping of expired leases
+    /// continue, and so do deliveries that workers have. `resume` opens the queue earlier.
     ///
-    /// Clients with the scripts of release 0.1 go on claiming. If the reply is lost and the call
+    /// Clients with the scripts of release 0.1 do not obey it. If the reply is lost and the call
     /// repeated, the time counts from the repetition. Each partition counts from its own call.
     ///
     /// # Errors
@@ -175,7 +176,7 @@ impl<C: Codec> Queue<C> {
             .map(drop)
     }
 
-    /// Resumes claims, and opens a queue that is closed for some time.
+    /// Resumes claims, also if the queue is closed until a time.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -191,8 +192,8 @@ impl<C: Codec> Queue<C> {
     }
 }
 
-/// Revives the messages of one partition that are dead now. Returns how many, and the epoch that
-/// the partition has.
+/// Revives the messages of one partition that are dead now. Returns how many, and the epoch of the
+/// partition's map.
 async fn requeue_dead(
     partition: Arc<Partition>,
     until_ms: Option<u64>,
@@ -205,16 +206,16 @@ async fn requeue_dead(
         let step = step.map_err(|error| after(error, total, "requeued"))?;
         until = Some(until.map_or(step.now_ms, |until| until.min(step.now_ms)));
         total += step.done;
-        // The first call finds only messages that were dead before it; `until` makes the later
-        // ones leave out messages that died since.
+        // The first call sees only messages that were dead before it. `until` makes the later calls
+        // skip messages that died since.
         if step.left == 0 {
             return Ok((total, step.epoch));
         }
     }
 }
 
-/// Removes the messages of one partition in this state. Returns how many, and the epoch that the
-/// partition has.
+/// Removes the messages of one partition in this state. Returns how many, and the epoch of the
+/// partition's map.
 async fn purge_state(
     partition: Arc<Partition>,
     state: MessageState,
@@ -235,7 +236,7 @@ async fn purge_state(
     }
 }
 
-/// Messages with a handler cannot be purged.
+/// Refuses the state leased, because messages with a handler cannot be purged.
 pub(super) fn refuse_leased(state: MessageState) -> Result<(), Error> {
     if state == MessageState::Leased {
         return Err(Error::invalid(
@@ -245,7 +246,7 @@ pub(super) fn refuse_leased(state: MessageState) -> Result<(), Error> {
     Ok(())
 }
 
-/// The error of a call in steps, of which earlier steps dealt with `total` messages.
+/// The error of a call in steps, whose earlier steps dealt with `total` messages.
 fn after(error: Error, total: u64, did: &str) -> Error {
     if total == 0 {
         error
@@ -260,7 +261,7 @@ mod tests {
     use crate::error::{Applied, ErrorKind};
 
     #[test]
-    fn a_failed_step_tells_what_the_steps_before_it_did() {
+    fn error_of_a_step_says_what_earlier_steps_did() {
         let failed = |applied| Error::new(ErrorKind::Timeout, applied, "no answer");
         assert_eq!(
             after(failed(Applied::No), 0, "purged").was_applied(),

@@ -1,4 +1,5 @@
-//! The messages of a bulk push: a group for each partition, sent when it fills a call.
+//! Collects the messages of a bulk push in groups by partition, and sends a group when it fills a
+//! call.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::protocol::partition_map::{index_of, steer};
 use crate::protocol::results::produce::PushResult;
 use crate::router::Partitions;
 
-/// A message of the bulk push, besides its item.
+/// What a bulk push keeps of a message besides its item.
 pub(super) struct Slot {
     /// The index of the message, and of its result.
     pub(super) index: usize,
@@ -26,7 +27,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Messages of one kind may share a call.
+    /// The kind of the message: messages of one kind may share a call.
     fn kind(&self) -> (Durability, OnConflict) {
         (self.durability, self.on_conflict)
     }
@@ -44,11 +45,11 @@ pub(super) struct Refused {
 pub(super) struct Bulk {
     waiting: Vec<Waiting>,
     sent: Vec<Sent>,
-    /// The index of the partition to which ids of the library's own go.
+    /// The index of the open partition, to which ids of the library's own go.
     open: usize,
 }
 
-/// The messages that wait until they fill a call of their partition.
+/// The messages that wait to fill a call of their partition.
 struct Waiting {
     partition: Arc<Partition>,
     kind: (Durability, OnConflict),
@@ -76,12 +77,12 @@ impl Bulk {
         }
     }
 
-    /// An id of the open partition.
+    /// Makes an id that belongs to the open partition.
     pub(super) fn new_id(&self) -> Vec<u8> {
         new_id_in(self.open, self.waiting.len())
     }
 
-    /// Adds a message. If it does not fit the call of its partition, that call is sent first.
+    /// Adds a message. If it does not fit the present call of its partition, sends that call first.
     pub(super) async fn add(&mut self, item: Item, slot: Slot) {
         let partitions = self.waiting.len();
         let index = index_of(item.id(), partitions);
@@ -105,7 +106,8 @@ impl Bulk {
         });
     }
 
-    /// Sends what is left, and waits for all results. Returns the messages that were refused.
+    /// Sends the remaining messages, and waits for all results. Returns the messages that were
+    /// refused because of the map's epoch.
     pub(super) async fn send(
         mut self,
         results: &mut [Option<Result<Receipt, Error>>],
@@ -144,7 +146,7 @@ impl Waiting {
             return;
         }
         let (durability, on_conflict) = self.kind;
-        // The producers are not kept beyond this call, so that unused ones make room for others.
+        // The producers are released after this call, so that unused ones make room for others.
         match self.partition.producers(durability).await {
             Ok(producers) => match on_conflict {
                 OnConflict::Keep => producers.push.enqueue(group).await,
@@ -155,7 +157,7 @@ impl Waiting {
     }
 }
 
-/// A new id that falls into the partition with this index.
+/// Makes an id that belongs to the partition with this index.
 pub(super) fn new_id_in(index: usize, partitions: usize) -> Vec<u8> {
     loop {
         let mut id = new_id();

@@ -1,4 +1,4 @@
-//! Changing one message: cancel, reschedule, run now, requeue, end its lease.
+//! Calls that change one message: cancel, reschedule, run now, requeue, end its lease.
 
 use crate::batch::{BatchVerb, Batcher, Item};
 use crate::error::Error;
@@ -18,11 +18,11 @@ impl<C: Codec> Queue<C> {
     /// Cancels a message that waits. After `Cancelled` it is never delivered: of a cancel and a
     /// claim exactly one wins.
     ///
-    /// A cancelled id is remembered for 12 s, from each such call on. Within that time the same call
-    /// returns `Cancelled` again, and if it failed with [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed), it
-    /// waits for replicas again. Later it returns `Absent`. That says that the master has no such
-    /// message, and nothing of the replicas: a failover to one that lags may bring the message
-    /// back.
+    /// The queue remembers a cancelled id for 12 s after each cancel. Within that time a repeated
+    /// cancel returns `Cancelled` again, and if the first one failed with
+    /// [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed), the repeated one waits for
+    /// replicas again. Later a cancel returns `Absent`, which says nothing about the replicas: a
+    /// failover to one that lags may bring the message back.
     ///
     /// If the reply is lost, the library repeats the call; the repetition does not cancel a message
     /// that was pushed under the id meanwhile.
@@ -44,10 +44,11 @@ impl<C: Codec> Queue<C> {
         self.cancel_to_undo(id).await.map(|(outcome, _)| outcome)
     }
 
-    /// As [`cancel`](Queue::cancel), and returns the server's time of it in Unix milliseconds: with
-    /// it [`Message::undo`](crate::Message::undo) brings the message back for 12 s, as long as nothing
-    /// else happens to its id. No undo takes the time if the reply was lost and the library repeated
-    /// the call, or if the message was cancelled before.
+    /// Cancels a message as [`cancel`](Queue::cancel) does, and returns the server's time of the
+    /// cancel in Unix milliseconds. With that time, [`Message::undo`](crate::Message::undo) can
+    /// restore the message for 12 s, as long as nothing else happens to its id. The undo is refused
+    /// if the cancel's reply was lost and the library repeated it, or if the message was cancelled
+    /// before.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -77,7 +78,7 @@ impl<C: Codec> Queue<C> {
         .await
     }
 
-    /// As [`cancel`](Queue::cancel), and removes also a dead message.
+    /// Cancels a message as [`cancel`](Queue::cancel) does, and removes it even if it is dead.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -99,9 +100,9 @@ impl<C: Codec> Queue<C> {
         .map(|(outcome, _)| outcome)
     }
 
-    /// Gives a message that waits another due time; from then on only that one counts.
+    /// Gives a waiting message a new due time, which replaces the old one.
     ///
-    /// Not repeated when the reply is lost: then the error says
+    /// The library does not repeat the call when its reply is lost: the error then says
     /// [`Applied::Unknown`](crate::Applied::Unknown).
     ///
     /// ```
@@ -122,12 +123,12 @@ impl<C: Codec> Queue<C> {
         self.reschedule_by(id.as_ref(), due.into(), None).await
     }
 
-    /// As [`reschedule`](Queue::reschedule), but only if the message is due at `expected_ms`, in
-    /// Unix milliseconds.
+    /// Gives a waiting message a new due time as [`reschedule`](Queue::reschedule) does, but only
+    /// if its present due time is `expected_ms`, in Unix milliseconds.
     ///
     /// If the reply is lost, the library repeats the call with a fixed time ([`Due::at_ms`]). With
-    /// a delay it does not, since each try would mean another time. A caller who repeats it gets
-    /// `Conflict` if the first try took effect.
+    /// a delay it does not, because each try would set another due time. A caller that repeats such
+    /// a call gets `Conflict` if the first try took effect.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -171,7 +172,8 @@ impl<C: Codec> Queue<C> {
             .await
     }
 
-    /// Makes a scheduled message due now. Not repeated when the reply is lost.
+    /// Makes a scheduled message due now. The library does not repeat the call when its reply is
+    /// lost.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -192,7 +194,8 @@ impl<C: Codec> Queue<C> {
         .await
     }
 
-    /// Revives a dead message: it is due now. Not repeated when the reply is lost.
+    /// Revives a dead message: it is due now. The library does not repeat the call when its reply
+    /// is lost.
     ///
     /// The message keeps its id, its payload, its trace and its own limit of attempts. Its failures
     /// and crashes count from zero again, and [`StoredMessage::error`](crate::StoredMessage::error)
@@ -216,17 +219,17 @@ impl<C: Codec> Queue<C> {
         .await
     }
 
-    /// Ends the lease of a message now, as if it had run out: for a worker that is gone, or one
-    /// whose handler hangs. It counts as a crash; after the limit of crashes the message is dead,
-    /// otherwise it waits as [`RetryOutcome::Scheduled`] says. The worker that has it learns of it
-    /// at its next extension, and what it settles later is
+    /// Ends the lease of a message now, as if the lease had expired: for a message whose worker is
+    /// gone, or whose handler hangs. This counts as a crash; after the limit of crashes the message
+    /// is dead, otherwise it waits as [`RetryOutcome::Scheduled`] says. The worker that has the
+    /// message learns of it at its next extension, and its later settlement returns
     /// [`SettleOutcome::Lost`](crate::outcomes::SettleOutcome::Lost). The caller needs the rights
     /// of an operator.
     ///
-    /// `lease` is the [name of the lease](crate::inspect::LeaseInfo::name) that is meant, so that
-    /// no repetition ends the next one. [`RetryOutcome::Lost`]: the message has no such lease, or
-    /// no more; an earlier try of this call may have ended it. [`RetryOutcome::Gone`]: there is no
-    /// such message, or no more.
+    /// `lease` is the [name of the lease](crate::inspect::LeaseInfo::name), so that a repetition
+    /// does not end a later lease. The call returns [`RetryOutcome::Lost`] if the message has no
+    /// lease of this name; an earlier try of this call may have ended it. It returns
+    /// [`RetryOutcome::Gone`] if the queue has no message of this id.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {

@@ -1,4 +1,4 @@
-//! Claiming by hand.
+//! Claims by hand, without a worker.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use crate::telemetry::metrics::Counter;
 
 impl<C: Codec> Queue<C> {
     /// Claims up to `count` (1 to 1,000) due messages under a lease (1 ms to a day), without
-    /// waiting; none if no message is due. Beside running workers it gets a fair share: the number
+    /// waiting; none if no message is due. If workers run, the call gets a fair share: the number
     /// of due messages divided by the number of live workers.
     ///
-    /// This is the call below [`Queue::worker`]: the caller extends and settles. If the reply is
-    /// lost, the library claims again, for up to 10 s. If the future is dropped, it may have claimed
-    /// messages.
+    /// A worker does the rest of the work for you; after this call the caller extends leases and
+    /// settles deliveries. If the reply is lost, the library claims again, for up to 10 s. A
+    /// dropped future may have claimed messages.
     ///
     /// If the queue has several partitions, the call asks one after the other until it has `count`
-    /// messages. It waits for a server that is away only if no other server has due messages. More
+    /// messages. It waits for an unreachable server only if no other server has due messages. More
     /// than 256 messages of a partition take several calls.
     ///
     /// # What must run
@@ -65,7 +65,7 @@ impl<C: Codec> Queue<C> {
         self.claim_by(None, count, lease).await
     }
 
-    /// Claims with this token, or with a new one for each call of the script.
+    /// Claims with this token, or with a new token for each script call.
     pub(super) async fn claim_by(
         &self,
         token: Option<LeaseToken>,
@@ -82,7 +82,7 @@ impl<C: Codec> Queue<C> {
         if let Some(token) = token {
             refuse_held(&partitions, &[], token).await?;
         }
-        // Each call begins with another partition, but calls with one token with the same
+        // Each claim begins with another partition. Claims with one token begin with the same
         // partition.
         let first = match token {
             Some(token) => usize::from(token.as_bytes()[0]),
@@ -106,14 +106,16 @@ impl<C: Codec> Queue<C> {
                     deliveries.extend(granted);
                     epoch
                 }
-                // `held` also returns what this call was granted.
+                // The error is returned although this call may have been granted messages: `held`
+                // returns those too.
                 Err(error) if error.is_held() => return Err(error),
-                // Others may have due messages.
+                // Other partitions may have due messages, so the loop continues.
                 Err(error) if deliveries.is_empty() => {
                     failed.get_or_insert((partition, error));
                     continue;
                 }
-                // The leases of what was claimed have begun.
+                // The claimed deliveries are returned without delay, because their leases have
+                // begun.
                 Err(_) => break,
             };
             if let Ok(newest) = self.router.confirm(&partitions, epoch).await
@@ -148,8 +150,9 @@ fn or_new(token: Option<LeaseToken>) -> LeaseToken {
     token.unwrap_or_else(LeaseToken::random)
 }
 
-/// Fails with the code `HELD` if one of several partitions has a lease with this token. Those that
-/// were asked have none. A queue of one partition is not asked: its claim says so itself.
+/// Fails with the code `HELD` if one of several partitions has a lease with this token. The
+/// partitions in `asked` have none. A queue of one partition is not asked, because its claim fails
+/// with `HELD` itself.
 pub(crate) async fn refuse_held(
     partitions: &Partitions,
     asked: &[Tag],
@@ -163,8 +166,9 @@ pub(crate) async fn refuse_held(
     Ok(())
 }
 
-/// Fails with the code `HELD` if a partition that granted none of these deliveries has a lease with this
-/// token: `held` returns all of them. A partition that cannot be asked does not withhold them.
+/// Fails with the code `HELD` if a partition that granted none of these deliveries has a lease with
+/// this token: `held` returns all of them. If a partition cannot be asked, the deliveries are
+/// returned nevertheless.
 pub(crate) async fn refuse_other_grants(
     partitions: &Partitions,
     deliveries: &[Delivery],
@@ -181,8 +185,8 @@ pub(crate) async fn refuse_other_grants(
     }
 }
 
-/// Whether the partitions of a queue of several, but for those with these tags, have a lease with this
-/// token.
+/// Asks the partitions of a queue with several, except those with these tags, whether they have a
+/// lease with this token.
 async fn ask_for_lease(
     partitions: &Partitions,
     but: &[Tag],
@@ -206,8 +210,8 @@ fn held() -> Error {
     Error::invalid(message).with_code("HELD")
 }
 
-/// Claims messages of a partition where a claim failed, patiently. With a token it finds what the
-/// lost reply granted.
+/// Claims messages of a partition where a claim failed, with repetitions. With a token it finds
+/// what the lost reply granted.
 async fn claim_again(
     partition: &Arc<Partition>,
     failed: Error,
@@ -235,7 +239,7 @@ async fn claim_again(
     Err(patience.last(last))
 }
 
-/// The deliveries of a claim, and the epoch that the partition has.
+/// Turns the reply to a claim into deliveries, and the epoch of the partition's map.
 pub(super) fn deliver(partition: &Arc<Partition>, claim: Claim) -> (Vec<Delivery>, Option<u64>) {
     let now = Instant::now();
     let begun = |granted| {

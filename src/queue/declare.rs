@@ -1,4 +1,4 @@
-//! The calls that declare a set of schedules. One call does a bounded part of the work.
+//! The calls that declare a set of schedules. Each call does a bounded part of the work.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::protocol::verbs::Verb;
 use crate::server::patience::Repeat;
 use crate::telemetry::metrics::Counter;
 
-/// How many bytes of fires one call declares.
+/// The most bytes of fires in one call.
 const PIECE_BYTES: usize = 24_576;
-/// How many fires the lists of one apply have together, unless each has only the least.
+/// How many fires the lists of one apply have together, unless each list has only the minimum.
 const FIRES_OF_APPLY: usize = DECLARE * DECLARE_FIRES;
 
 type Item = [Vec<u8>; 6];
 
-/// A set that is declared: see [`ScheduleSet`](crate::schedules::ScheduleSet).
+/// The declaration of a set: see [`ScheduleSet`](crate::schedules::ScheduleSet).
 pub(super) struct Declaration {
     pub(super) home: Arc<Partition>,
     pub(super) set: String,
@@ -42,7 +42,8 @@ impl Declaration {
         let pieces = pieces(&items);
         let mut declared = Declared::new(&self.set, self.revision);
         if let [] | [_] = pieces[..] {
-            // One call for all, and further ones if it leaves schedules to remove.
+            // One call declares all schedules. Further calls follow if it leaves schedules to
+            // remove.
             let mut more =
                 declared.take(&items, self.call(&items, self.prune, self.dry_run).await?)?;
             declared.judge()?;
@@ -76,7 +77,7 @@ impl Declaration {
         Ok(changes)
     }
 
-    /// Declares a stored schedule again, with the words that are stored.
+    /// Declares a stored schedule again, unchanged.
     pub(super) async fn again(self, info: &ScheduleInfo) -> Result<(), Error> {
         let fires = match info.schedule.is_cron() {
             true => listed_fires(&info.schedule, self.now_ms().await?, DECLARE_FIRES)?.encode(),
@@ -99,7 +100,7 @@ impl Declaration {
         declared.judge()
     }
 
-    /// The server's clock: fires are listed from it on.
+    /// The server's clock, from which on fires are listed.
     async fn now_ms(&self) -> Result<u64, Error> {
         let args: [&[u8]; 3] = [b"", b"1", b""];
         let called = self.home.call(Verb::Schedules, &args, Repeat::Harmless);
@@ -107,7 +108,8 @@ impl Declaration {
         Ok(u64::try_from(now_us / 1_000).unwrap_or(0))
     }
 
-    /// Removes some schedules of the set that are not given. Returns whether others are left.
+    /// Removes some schedules of the set that the declaration omits. Returns whether others are
+    /// left to remove.
     async fn prune_some(&self, items: &[Item], declared: &mut Declared<'_>) -> Result<bool, Error> {
         let names = items.iter().map(|[name, ..]| {
             let [a, b, c, d, e]: [Vec<u8>; 5] = Default::default();
@@ -139,7 +141,7 @@ impl Declaration {
     }
 }
 
-/// The error of a call after others that changed something.
+/// The error of a call that failed after earlier calls had changed something.
 fn partly(calls: usize, error: &Error) -> Error {
     if calls == 0 {
         return error.clone();
@@ -154,7 +156,7 @@ fn partly(calls: usize, error: &Error) -> Error {
     }
 }
 
-/// Parts that one call takes.
+/// Splits the schedules into parts that each fit one call.
 fn pieces(items: &[Item]) -> Vec<&[Item]> {
     let (mut pieces, mut rest) = (Vec::new(), items);
     while !rest.is_empty() {
@@ -170,7 +172,7 @@ fn pieces(items: &[Item]) -> Vec<&[Item]> {
     pieces
 }
 
-/// The arguments of these schedules.
+/// Encodes these schedules as arguments of the script.
 fn encode(schedules: &[Schedule], now_ms: u64) -> Result<Vec<Item>, Error> {
     let crons = schedules
         .iter()
@@ -201,7 +203,7 @@ fn encode_one(schedule: &Schedule, now_ms: u64, fires: usize) -> Result<Item, Er
     ])
 }
 
-/// The error of a schedule.
+/// The error about one schedule.
 pub(super) fn of(schedule: &Schedule, error: &Error) -> Error {
     let message = format!("schedule {:?}: {error}", schedule.name);
     let refused = vec![(schedule.name.clone(), error.to_string())];

@@ -1,4 +1,4 @@
-//! Deletes a queue: the one of this name, or only if it is the one that the caller has seen.
+//! Deletes a queue: by its name, or only if it has the incarnation that the caller has seen.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +10,14 @@ use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
 use crate::server::patience::{Repeat, patiently};
 
-/// For how long [`Queue::unused`] can be asked: the history has 90 days, and its last one is not over.
+/// The shortest time that [`Queue::unused`] accepts. The longest is 89 days, because the history
+/// has 90 days of which the last is not over.
 const LEAST_UNUSED: Duration = Duration::from_secs(3_600);
 const MOST_UNUSED: Duration = Duration::from_secs(89 * 86_400);
 
 impl<C: Codec> Queue<C> {
-    /// Names this creation of the queue: a word of 16 hexadecimal digits that is different each time
-    /// a queue of this name is created. `None` if there is no queue.
+    /// Returns the incarnation of the queue: 16 hexadecimal digits that are different each time a
+    /// queue of this name is created. `None` if there is no queue.
     ///
     /// Every role has the right to this call.
     ///
@@ -38,9 +39,9 @@ impl<C: Codec> Queue<C> {
         Ok(incarnation.filter(|_| layout.is_some()))
     }
 
-    /// As [`delete`](Queue::delete), but only the queue of this [`incarnation`](Queue::incarnation):
-    /// one that was created after it stays. The comparison and the deletion are one step in Redis for
-    /// each partition.
+    /// Deletes the queue as [`delete`](Queue::delete) does, but only if it has this
+    /// [`incarnation`](Queue::incarnation): a queue that was created after it stays. The comparison
+    /// and the deletion are one step in Redis for each partition.
     ///
     /// If the reply is lost, the same call answers `Absent` if the first one took effect.
     ///
@@ -82,8 +83,8 @@ impl<C: Codec> Queue<C> {
         Ok(deleted)
     }
 
-    /// Whether the queue is empty, and nothing was pushed, delivered or settled for this time.
-    /// Changes nothing. See [`delete_unused`](Queue::delete_unused).
+    /// Finds out whether the queue is empty, and nothing was pushed, delivered or settled for this
+    /// time. It changes nothing. See [`delete_unused`](Queue::delete_unused).
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the time is shorter than an hour
@@ -107,9 +108,9 @@ impl<C: Codec> Queue<C> {
     /// time: one step in Redis, so that no message is lost. The next push creates the queue again.
     ///
     /// A queue with schedules, several partitions, limits of its own, a pause or unfinished windows
-    /// is [`KeepReason`](crate::outcomes::KeepReason). So is a queue that no worker has reported
-    /// on: the [history](Queue::history) says when it was used. The user needs the rights of an
-    /// operator.
+    /// is kept, for a [`KeepReason`](crate::outcomes::KeepReason). So is a queue on which no worker
+    /// has reported: the [history](Queue::history) says when it was used. The user needs the rights
+    /// of an operator.
     ///
     /// # Errors
     /// The errors of [`unused`](Queue::unused); [`ErrorKind::Server`](crate::ErrorKind::Server) if one of
@@ -143,10 +144,11 @@ impl<C: Codec> Queue<C> {
         patiently(|| control.unlink_unused(keys, idle_ms, is_deletion)).await
     }
 
-    /// Removes the queue with all its messages; returns whether it existed. A partition is removed in
-    /// one step, and of several the home last: if the call fails halfway, pushes are refused until
-    /// the same call is repeated. Claimed deliveries return `Gone` from then on. Live workers report that the store was emptied, and
-    /// serve the queue again after the next push. Not repeated when the reply is lost.
+    /// Removes the queue with all its messages; returns whether it existed. Each partition is
+    /// removed in one step, the home last: if the call fails halfway, pushes are refused until the
+    /// same call is repeated. Claimed deliveries return `Gone` from then on. Live workers report
+    /// that the store was emptied, and serve the queue again after the next push. The library does
+    /// not repeat the call when its reply is lost.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the queue has another layout;
@@ -163,7 +165,8 @@ impl<C: Codec> Queue<C> {
     pub async fn delete(&self) -> Result<bool, Error> {
         let home = Arc::clone(Box::pin(self.router.learned()).await.home());
         let epoch = match home.call(Verb::Stats, &[], Repeat::Harmless).await {
-            // A damaged queue can be deleted too. Keys of other programs are found by their type.
+            // A damaged queue can be deleted, too. Keys of other programs are recognised by their
+            // type below.
             Err(error) if error.kind() != ErrorKind::Server => return Err(error),
             Err(_) => match home.stored_map().await {
                 Err(error) if error.kind() != ErrorKind::Server => return Err(error),

@@ -16,20 +16,20 @@ use crate::queue::Queue;
 use crate::router::Routing;
 use crate::server::patience::Repeat;
 
-/// The first pause of a wait; each further one is half as long again, up to the longest.
+/// The first pause of a wait. Each further pause is 1.5 times as long, up to the longest pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 impl<C: Codec> Queue<C> {
-    /// How the message of this id ended, if the queue remembers it. `None` while the message is in
-    /// the queue, also if it is dead; and if the queue does not remember the id.
+    /// Returns how the message of this id ended, if the queue remembers it. `None` if the message
+    /// is still in the queue, even dead, or if the queue does not remember the id.
     ///
     /// The queue remembers an ack and an expiry for the rest of the push's
     /// [`window`](crate::Message::window), and a cancel or purge for 12 s. An end tells how a
     /// message ended, not what its handler computed: let the handler store a result under the id in
     /// your database.
     ///
-    /// Only reads; cancel safe. One call of O(log n).
+    /// The call only reads and is cancel safe. One call of O(log n).
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the id is not valid; any
@@ -68,8 +68,8 @@ impl<C: Codec> Queue<C> {
     /// The call makes at least one read, even if the timeout is 0. Reads repeat for up to 10 s
     /// while Redis is away, and the wait goes on after them until its timeout.
     ///
-    /// Only reads; cancel safe. The waits of one process share no call: for many ids at once a
-    /// message that the handler pushes to a queue of yours is cheaper.
+    /// The call only reads and is cancel safe. Each wait makes its own calls. To wait for many ids
+    /// at once, it is cheaper if their handler pushes a message to another queue.
     ///
     /// # Errors
     /// As [`end_of`](Queue::end_of). An error that is
@@ -115,7 +115,7 @@ impl<C: Codec> Queue<C> {
         }
     }
 
-    /// What a wait that looks once and has no more time returns.
+    /// What a wait returns after its last read.
     async fn waited(&self, id: &[u8]) -> Result<WaitOutcome, Error> {
         let mut reply = self.look_up(id).await?;
         Ok(match inspect::stored(&mut reply.body)? {

@@ -1,4 +1,4 @@
-//! Claims with a token of the caller's, and reading their grants again.
+//! Claims whose token the caller chooses, and reads of what they granted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,31 +13,32 @@ use crate::queue::Queue;
 use crate::queue::claim::deliver;
 use crate::server::patience::Repeat;
 
-/// What the lease of a claim still holds: see [`Queue::held`].
+/// The deliveries that the lease of a claim still holds: see [`Queue::held`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct HeldClaim {
     /// The deliveries, in the order of the grant. [`Delivery::deadline_ms`] is when the lease ends.
     pub deliveries: Vec<Delivery>,
-    /// How many more the lease holds: an answer has 4 MiB of payload of a partition at most, or one
-    /// message. They follow once some of `deliveries` are settled.
+    /// How many more deliveries the lease holds. A reply has at most 4 MiB of payloads of a
+    /// partition, or one message. Further calls return the others once some of `deliveries` are
+    /// settled.
     pub more: u64,
 }
 
 impl<C: Codec> Queue<C> {
-    /// Claims as [`claim`](Queue::claim), under a token of the caller's. So a caller whose process
-    /// dies, or whose own caller repeats a request, can repeat the claim: as long as the lease holds
-    /// a message, the repetition grants nothing. It fails with the code `HELD`, and
+    /// Claims as [`claim`](Queue::claim) does, with a token that the caller chooses. So the caller
+    /// can repeat the claim after a crash, or when its own caller repeats a request: as long as the
+    /// lease holds a message, the repetition grants nothing. It fails with the code `HELD`, and
     /// [`held`](Queue::held) returns the grant.
     ///
-    /// A partition grants 256 messages at most, as it has one lease with this token.
+    /// A partition grants at most 256 messages, because it has only one lease with this token.
     ///
     /// Draw a new [`LeaseToken`] for each claim, and store it first. Once all messages of the lease
     /// are settled, extended or taken back, the token is free, and a claim with it grants others. So
     /// do not repeat a claim whose grant was read.
     ///
-    /// If the reply is lost, the library asks again for up to 10 s and returns the grant. If the
-    /// future is dropped, it may have claimed messages: `held` returns them.
+    /// If the reply is lost, the library asks again for up to 10 s and returns the grant. A dropped
+    /// future may have claimed messages: `held` returns them.
     ///
     /// If the queue has several partitions, the call first asks all of them for the lease, and
     /// again after a grant: all must be reachable. Two calls with one token at the same time may
@@ -80,12 +81,12 @@ impl<C: Codec> Queue<C> {
         Box::pin(self.claim_by(Some(token), count, lease)).await
     }
 
-    /// The deliveries that the lease with this token still holds; none if no lease has it. They are
-    /// the deliveries of the claim: settling one of both settles it. Changes nothing, so it can be
-    /// repeated and dropped. The rights are those of a consumer.
+    /// Returns the deliveries that the lease with this token still holds; none if no lease has the
+    /// token. They are the deliveries of the claim: settling one of both settles it. Changes
+    /// nothing, so it can be repeated and dropped. The rights are those of a consumer.
     ///
-    /// A delivery that was extended has a lease of its own, and is not among them. One that is past
-    /// its deadline is, until a worker takes it back: extend it before use.
+    /// They do not include an extended delivery, which has a lease of its own. They include a
+    /// delivery past its deadline until a worker reaps it: extend it before use.
     ///
     /// # Errors
     /// Redis or the connection may fail as in any call: see [`Error::is_retryable`]. If the queue

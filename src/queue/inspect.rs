@@ -1,4 +1,4 @@
-//! Reading a queue: one message, pages of messages, counts; and setting its limits.
+//! Reads of a queue (one message, pages of messages, counts), and setting its limits.
 
 use crate::error::Error;
 use crate::model::codec::Codec;
@@ -17,8 +17,8 @@ use crate::queue::{Queue, list};
 use crate::server::patience::Repeat;
 
 impl<C: Codec> Queue<C> {
-    /// The message with this id in any state; `None` if there is none. For a message that has ended
-    /// see [`end_of`](Queue::end_of).
+    /// Returns the message with this id, in any state; `None` if there is none. For a message that
+    /// has ended see [`end_of`](Queue::end_of).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -34,9 +34,9 @@ impl<C: Codec> Queue<C> {
         inspect::stored(&mut reply.body)
     }
 
-    /// As [`get`](Queue::get), with at most `payload_bytes` of the payload: for programs that show
-    /// messages, whose payloads may have 16 MiB. [`StoredMessage::payload_bytes`] is the length of
-    /// the whole payload. 0 returns none of it.
+    /// Returns a message as [`get`](Queue::get) does, with at most `payload_bytes` of its payload:
+    /// for programs that show messages, whose payloads may have 16 MiB.
+    /// [`StoredMessage::payload_bytes`] is the length of the whole payload.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -55,12 +55,12 @@ impl<C: Codec> Queue<C> {
         inspect::stored(&mut reply.body)
     }
 
-    /// A page of up to `limit` (1 to 1,000) messages in one state, ordered by their times. Without
-    /// a cursor it is the first page; [`MessageCursor::at_ms`] makes one of a time. A message that
-    /// enters or leaves the state between two pages may be missing or appear twice. The messages of
-    /// several partitions are merged by their times.
+    /// Returns a page of up to `limit` (1 to 1,000) messages in one state, ordered by their times.
+    /// Without a cursor it is the first page. [`MessageCursor::at_ms`] makes a cursor from a time.
+    /// A message that enters or leaves the state between two pages may be missing or appear twice.
+    /// The messages of several partitions are merged by their times.
     ///
-    /// Pages contain no payloads: [`get`](Queue::get) returns that of one id.
+    /// Pages contain no payloads: [`get`](Queue::get) returns the payload of one message.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -88,8 +88,9 @@ impl<C: Codec> Queue<C> {
         self.page(state, false, cursor, limit).await
     }
 
-    /// As [`list`](Queue::list), with the latest times first. A cursor continues in the order in
-    /// which it was made: use that of `list` only for `list`. [`MessageCursor::at_ms`] is for both.
+    /// Returns a page as [`list`](Queue::list) does, but with the latest times first. Use the
+    /// cursor of a page only with the method that returned it. A cursor of [`MessageCursor::at_ms`]
+    /// works with both.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -144,8 +145,8 @@ impl<C: Codec> Queue<C> {
         stats_of(self.read_all(Verb::Stats, &[]).await?)
     }
 
-    /// As [`stats`](Queue::stats), for programs that watch: within 2 s it returns the counts of the
-    /// partitions that reply, and names the others.
+    /// Counts as [`stats`](Queue::stats) does, for monitoring: within 2 s it returns the counts of
+    /// the partitions that reply, and names the others.
     ///
     /// # Errors
     /// If no partition can be read.
@@ -166,8 +167,9 @@ impl<C: Codec> Queue<C> {
     }
 
     /// Sets limits of the queue. Creates the queue if it does not exist. Each of P partitions gets
-    /// `max_messages / P`, `keep_dead / P` and `max_remembered / P`, rounded up. The starts of its rate are those of the
-    /// queue / P, rounded down, as is `max_leased`; its burst too, but 1 at least.
+    /// `max_messages / P`, `keep_dead / P` and `max_remembered / P`, rounded up. It gets the starts
+    /// of the rate and `max_leased` divided by P, rounded down, and the burst divided by P, but at
+    /// least 1.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if a limit is out of its range, if
@@ -185,12 +187,13 @@ impl<C: Codec> Queue<C> {
     pub async fn configure(&self, limits: QueueLimits) -> Result<(), Error> {
         let mut known = self.router.current();
         if limits.needs_partitions() {
-            // Before the first write: too many partitions refuse it.
+            // Reads the newest map before the first write, because a limit may be refused for too
+            // many partitions.
             known = self.router.refresh(&known).await?;
         }
         limits.of_partition(known.list().len())?;
-        // If another process changes the map at this moment, too many partitions are refused by the
-        // script, for which an argument is missing.
+        // If another process has just added too many partitions, the script refuses the call,
+        // because an argument is missing.
         let args = |partitions| limits.of_partition(partitions).unwrap_or_default();
         self.call_all(Verb::Configure, args, Repeat::Harmless)
             .await
@@ -198,7 +201,7 @@ impl<C: Codec> Queue<C> {
     }
 }
 
-/// The sum over partitions.
+/// Adds up the stats of the partitions.
 fn stats_of(replies: Vec<Reply>) -> Result<QueueStats, Error> {
     let mut stats: Option<QueueStats> = None;
     for mut reply in replies {

@@ -1,4 +1,4 @@
-//! Pages of messages: those of several partitions are merged by their times.
+//! Pages of messages. The messages of several partitions are merged by their times.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::protocol::verbs::Verb;
 use crate::router::{Partitions, Router};
 use crate::server::patience::Repeat;
 
-/// How many messages are read from a partition at least, so that few calls fill a page.
+/// The least number of messages that is read from a partition, so that few calls fill a page.
 const MIN_READ: usize = 16;
 
-/// What a page has.
+/// The state, order and size of a page.
 #[derive(Clone, Copy)]
 pub(super) struct Listing {
     pub(super) state: MessageState,
@@ -24,7 +24,7 @@ pub(super) struct Listing {
     pub(super) limit: usize,
 }
 
-/// A page of the queue's messages in one state.
+/// Reads a page of the queue's messages in one state.
 pub(super) async fn page(
     router: &Router,
     listing: Listing,
@@ -35,7 +35,7 @@ pub(super) async fn page(
         let result = merged(&partitions, listing, cursor).await;
         let epoch = match &result {
             Ok((_, epoch)) => *epoch,
-            // The cursor of another map: perhaps this client does not know the newest one.
+            // The cursor belongs to another map, perhaps a newer one than this client knows.
             Err(_) => partitions
                 .home()
                 .stored_map()
@@ -51,7 +51,7 @@ pub(super) async fn page(
     }
 }
 
-/// A page, and the epoch that the home has.
+/// Reads and merges a page. Also returns the epoch of the home's map.
 async fn merged(
     partitions: &Partitions,
     listing: Listing,
@@ -98,7 +98,7 @@ async fn merged(
     Ok((MessagePage { messages, next }, epoch))
 }
 
-/// Reads a page of one partition, and the epoch that it has.
+/// Reads a page of one partition, and the epoch of the partition's map.
 async fn read(
     partition: &Partition,
     listing: Listing,
@@ -115,11 +115,11 @@ async fn read(
 /// The messages of one partition, from a cursor on.
 struct Source<'a> {
     partition: &'a Arc<Partition>,
-    /// The cursor after the last message that was taken; empty at the start.
+    /// The cursor after the last message taken from the partition; empty at the start.
     taken: Vec<u8>,
-    /// What was read and not taken.
+    /// The messages that were read but not taken yet.
     read: VecDeque<MessageEntry>,
-    /// Where the next read begins; `None` at the end.
+    /// Where the next read of the partition begins; `None` at its end.
     next: Option<Vec<u8>>,
 }
 
@@ -137,7 +137,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Reads more if nothing is left. Returns the epoch that the partition has, if it was asked.
+    /// Reads more messages if none is left. Returns the epoch of the partition's map, if the
+    /// partition was asked.
     async fn fill(&mut self, reads: Listing) -> Result<Option<Option<u64>>, Error> {
         let Some(next) = self.next.take_if(|_| self.read.is_empty()) else {
             return Ok(None);
@@ -167,8 +168,8 @@ impl<'a> Source<'a> {
         self.read.is_empty() && self.next.is_none()
     }
 
-    /// The cursor of a merged page: `EPOCH` and, for each partition, `/` if it is at its end, or
-    /// `LENGTH:` and its own cursor.
+    /// The cursor of a merged page: `EPOCH`, and then for each partition `/` if it is at its end,
+    /// or `LENGTH:` and the partition's own cursor.
     fn cursor(epoch: Option<u64>, sources: &[Self]) -> MessageCursor {
         let mut bytes = epoch.unwrap_or(0).to_string().into_bytes();
         for source in sources {
@@ -217,7 +218,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The number at the start, and what follows it.
+/// Splits the bytes into the number at their start and the rest.
 fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let digits = bytes
         .iter()

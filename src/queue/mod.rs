@@ -45,12 +45,12 @@ use crate::telemetry::metrics::Metrics;
 /// batches.
 ///
 /// Calls that arrive while one is in flight are sent as one batch. While Redis is away, the library
-/// repeats the calls that are safe to repeat for 10 s, each at least once; the others fail with
+/// repeats calls for 10 s, each at least once, if that is safe. Other calls fail with
 /// [`Applied::Unknown`](crate::Applied::Unknown).
 ///
 /// At most 4,096 calls of a verb, or 16 MiB, wait for replies at once. A further call first waits
-/// for room, without a time limit, and its 10 s begin then. A dropped future may or may not have
-/// taken effect.
+/// for room, without a time limit, and its 10 s begin then. A call whose future is dropped may or
+/// may not take effect.
 #[derive(Clone)]
 pub struct Queue<C = RawBytes> {
     router: Arc<Router>,
@@ -67,7 +67,7 @@ impl<C: Codec> Queue<C> {
         }
     }
 
-    /// The queue's name.
+    /// The name of the queue.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -78,7 +78,7 @@ impl<C: Codec> Queue<C> {
         self.router.queue_name()
     }
 
-    /// A handle of this queue with this [`Durability`] for messages that do not set one.
+    /// Returns a handle of this queue that uses this [`Durability`] for messages without their own.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -98,8 +98,8 @@ impl<C: Codec> Queue<C> {
         self
     }
 
-    /// What this handle, its clones and the workers on them have done: see [`Metrics`]. Asks
-    /// nothing of the server.
+    /// Counts of what this handle, its clones and their workers have done: see [`Metrics`]. Makes
+    /// no call.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -113,9 +113,9 @@ impl<C: Codec> Queue<C> {
         self.router.meters().snapshot()
     }
 
-    /// The names of the ten keys that every script of this queue takes, in that order: for calling
-    /// scripts from elsewhere. They are those of the home, the only partition unless
-    /// [`partition_into`](Queue::partition_into) made more; then see [`keys_of`](Queue::keys_of).
+    /// The names of the ten keys, in the order in which every script takes them: for other clients
+    /// that call the scripts. They belong to the home. A queue with more partitions has more keys:
+    /// see [`keys_of`](Queue::keys_of).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -144,8 +144,8 @@ impl<C: Codec> fmt::Debug for Queue<C> {
     }
 }
 
-/// Sends an item along with the others that wait at the partition of its id, and returns its
-/// result.
+/// Sends an item to the partition of its id, in a batch with other waiting items. Returns the
+/// result of this item.
 pub(super) async fn submit<V: BatchVerb>(
     routing: &mut Routing<'_>,
     durability: Durability,
@@ -169,7 +169,7 @@ pub(super) async fn submit<V: BatchVerb>(
     }
 }
 
-/// Calls a script that takes this id and no batch, with further arguments after the id.
+/// Calls a script that takes one id and no batch. `args` follow the id.
 pub(super) async fn call(
     routing: &mut Routing<'_>,
     verb: Verb,

@@ -1,4 +1,4 @@
-//! Reading a whole queue: when its messages are due, which nodes live, its history and its
+//! Reads of a whole queue: when its messages are due, its live nodes, its history and its
 //! partitions.
 
 use crate::error::Error;
@@ -17,10 +17,10 @@ use crate::router::Routing;
 use crate::server::patience::Repeat;
 
 impl<C: Codec> Queue<C> {
-    /// How many scheduled messages are due before, between and after these times: up to 60, in Unix
-    /// milliseconds of the server, each later than the one before. Sums over all partitions. Ready
-    /// messages, whose due time has come, do not count: see [`stats`](Queue::stats). The timer of a
-    /// schedule counts as a message at its next fire.
+    /// Counts the scheduled messages that are due before, between and after these times: up to 60,
+    /// in Unix milliseconds of the server, each later than the one before. Sums over all
+    /// partitions. Ready messages, whose due time has come, do not count: see
+    /// [`stats`](Queue::stats). The timer of a schedule counts as a message at its next fire.
     ///
     /// Costs one count in Redis for each time: 60 times took 0.13 ms among a million messages (Redis
     /// 7.0.15, 2026-11-25). It changes nothing, so it can be repeated and dropped. The rights are those of a producer or consumer.
@@ -45,8 +45,8 @@ impl<C: Codec> Queue<C> {
         dues_of(self.read_all(Verb::Dues, &texts(times_ms)?).await?)
     }
 
-    /// As [`dues`](Queue::dues), for programs that watch: within 2 s it returns the counts of the
-    /// partitions that reply, and names the others.
+    /// Counts as [`dues`](Queue::dues) does, for monitoring: within 2 s it returns the counts of
+    /// the partitions that reply, and names the others.
     ///
     /// # Errors
     /// The errors of [`dues`](Queue::dues), if no partition can be read.
@@ -63,9 +63,10 @@ impl<C: Codec> Queue<C> {
         reached.map(dues_of)
     }
 
-    /// The live nodes of the queue, sorted by their ids: those that reported within 3 s, or
-    /// announced a silence. A node is the machinery of one worker. At most 1,000 of each partition:
-    /// [`QueueStats::nodes`](crate::QueueStats::nodes) says how many there are.
+    /// The live nodes of the queue, sorted by their ids: nodes that sent a beat within 3 s, or
+    /// announced a silence. A node is the machinery of one worker. The call returns at most 1,000
+    /// nodes of each partition: [`QueueStats::nodes`](crate::QueueStats::nodes) says how many there
+    /// are.
     ///
     /// It changes nothing, so it can be repeated and dropped. The rights are those of a consumer.
     ///
@@ -84,8 +85,8 @@ impl<C: Codec> Queue<C> {
         nodes_of(self.read_all(Verb::Nodes, &[]).await?)
     }
 
-    /// As [`nodes`](Queue::nodes), for programs that watch: within 2 s it returns the nodes that the
-    /// partitions know which reply, and names the others.
+    /// Lists nodes as [`nodes`](Queue::nodes) does, for monitoring: within 2 s it returns the nodes
+    /// of the partitions that reply, and names the other partitions.
     ///
     /// # Errors
     /// If no partition can be read.
@@ -110,7 +111,7 @@ fn nodes_of(replies: Vec<Reply>) -> Result<Vec<NodeInfo>, Error> {
     Ok(NodeInfo::merged(all))
 }
 
-/// The times as a call has them.
+/// Encodes the times as arguments of a call.
 fn texts(times_ms: &[u64]) -> Result<Vec<Vec<u8>>, Error> {
     if times_ms.len() > MAX_DUES {
         return Err(Error::invalid(format!(
@@ -144,14 +145,14 @@ impl<C: Codec> Queue<C> {
     /// What the queue has done in each minute, hour or day, over all its partitions and workers.
     /// Redis keeps it: it survives restarts of workers and producers.
     ///
-    /// Workers report it, every 5 s if something happened. So what happens may show in the next
-    /// slot if it was less than 6 s before the end of its own; of a
+    /// Workers report their counts every 5 s if something happened. So an event may be counted in
+    /// the slot after its own if it was less than 6 s before the end of its slot; in a
     /// [parked](crate::Worker::parking) queue, less than the parking time. While no worker runs,
-    /// nothing is recorded: the first slot after that has the counts of the whole pause. Slots in
+    /// nothing is recorded: the first slot afterwards has the counts of the whole time. Slots in
     /// which nothing happened are missing. A queue has no history from before its first worker.
     ///
-    /// A reply that is lost may cost one report, so `lateness.count()` may be smaller than `claimed`.
-    /// It is never larger than the number of messages that workers took.
+    /// A lost reply may cost one report, so `lateness.count()` may be smaller than `claimed`. It is
+    /// never larger than the number of messages that workers took.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -168,8 +169,8 @@ impl<C: Codec> Queue<C> {
         merged(resolution, self.read_all(Verb::History, &[word]).await?)
     }
 
-    /// As [`history`](Queue::history), for programs that watch: within 2 s it returns what the
-    /// partitions have done that reply, and names the others.
+    /// Returns the history as [`history`](Queue::history) does, for monitoring: within 2 s it
+    /// returns the history of the partitions that reply, and names the other partitions.
     ///
     /// # Errors
     /// The errors of [`history`](Queue::history), if no partition can be read.
@@ -208,9 +209,9 @@ impl<C: Codec> Queue<C> {
     /// Gives a queue that is new or empty `count` partitions (1 to 256). In a Redis Cluster they are
     /// spread evenly over the masters, and each message belongs to one of them by its id.
     ///
-    /// A queue of one partition suffices until one server does not. More partitions make calls
-    /// smaller, and order by due time holds within a partition only. About four for each master are
-    /// a good number.
+    /// One partition suffices as long as one server does. More partitions make calls smaller, and
+    /// order by due time holds within a partition only. About four for each master are a good
+    /// number.
     ///
     /// Calls that name ids wait while the partitions change. The call waits up to 15 s until the
     /// queue has forgotten the ids that ended last. If it fails halfway, or the process ends, the
@@ -234,8 +235,8 @@ impl<C: Codec> Queue<C> {
         Box::pin(self.router().partition_into(count)).await
     }
 
-    /// The partitions of the queue, in the order of their indexes, with what each holds. Reads the
-    /// map first, and waits up to 10 s while it changes.
+    /// Lists the partitions of the queue in the order of their indexes, with the stats of each.
+    /// Reads the map first, and waits up to 10 s while it changes.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

@@ -1,4 +1,4 @@
-//! Pushing messages.
+//! Calls that push messages.
 
 use crate::batch::Item;
 use crate::error::Error;
@@ -15,10 +15,10 @@ use crate::router::Routing;
 use crate::telemetry::metrics::Counter;
 
 impl<C: Codec> Queue<C> {
-    /// A push of this value, encoded by the queue's codec. It is sent when it is awaited. The
-    /// [builder](Push) sets id, due time and options.
+    /// Makes a push of this value, which the queue's codec encodes. It is sent when it is awaited.
+    /// The [builder](Push) sets id, due time and options.
     ///
-    /// An error or panic of the codec is returned by the await, as
+    /// Awaiting the push returns an error or panic of the codec as
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput); then nothing is sent. For the
     /// outcomes and other errors see [`push_message`](Queue::push_message).
     ///
@@ -34,7 +34,7 @@ impl<C: Codec> Queue<C> {
         Push::new(self, self.message(value))
     }
 
-    /// A message of this value, encoded by the queue's codec: for
+    /// Makes a message of this value, which the queue's codec encodes: for
     /// [`push_message`](Queue::push_message) and [`push_many`](Queue::push_many).
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl<C: Codec> Queue<C> {
         let durability = message.durability.unwrap_or(self.durability);
         let on_conflict = message.on_conflict;
         let item = self.push_item(message)?;
-        // Batches of their own: an upsert must not hold up new messages.
+        // Upserts have batches of their own, so that they do not delay new messages.
         let result = match on_conflict {
             OnConflict::Keep => {
                 submit(&mut routing, durability, &|to: &Producers| &to.push, item).await
@@ -104,9 +104,10 @@ impl<C: Codec> Queue<C> {
         receipt(result, id, due)
     }
 
-    /// Pushes many messages, in calls of up to 256 messages or 1 MiB; 64 if they may replace others.
-    /// The results are in the order of the messages, and each message succeeds or fails on its own.
-    /// Payloads are stored as they are: in a typed queue make the messages by [`Queue::message`].
+    /// Pushes many messages, in script calls of up to 256 messages or 1 MiB. If the messages may
+    /// replace others, a call has up to 64. The results are in the order of the messages, and each
+    /// message succeeds or fails on its own. Payloads are stored as they are: in a typed queue make
+    /// the messages by [`Queue::message`].
     ///
     /// If the future is dropped, some messages may be stored and others not.
     ///
@@ -169,7 +170,7 @@ impl<C: Codec> Queue<C> {
             }
             refused = bulk.send(&mut results).await;
         }
-        // Every message has a result by now.
+        // By now every message has a result.
         results.into_iter().flatten().collect()
     }
 
@@ -179,8 +180,8 @@ impl<C: Codec> Queue<C> {
         Ok(Bulk::new(&partitions, open))
     }
 
-    /// The id of the message. The library makes one before the first try of the push, so that the
-    /// message falls into the open partition.
+    /// The id of the message. For a message without an id, the library makes one before the first
+    /// try, such that the message belongs to the open partition.
     async fn named(
         &self,
         message: &mut Message,
@@ -193,13 +194,14 @@ impl<C: Codec> Queue<C> {
         Ok(named(message))
     }
 
-    /// The item of a push. A message out of range counts as refused although it is not sent.
+    /// Makes the item of a push. A message out of range counts as refused in the metrics, although
+    /// it is not sent.
     fn push_item(&self, message: Message) -> Result<Item, Error> {
         push_item(message).inspect_err(|_| self.router.meters().add(Counter::PushRefused))
     }
 }
 
-/// One refusal of each partition.
+/// One refused message for each partition, with its error.
 fn by_partition(refused: &[Refused]) -> Vec<(&Partition, &Error)> {
     let mut refusals: Vec<(&Partition, &Error)> = Vec::new();
     for Refused { by, refusal, .. } in refused {

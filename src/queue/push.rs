@@ -1,4 +1,4 @@
-//! The builder of one push.
+//! The builder of a single push.
 
 use std::fmt;
 use std::future::IntoFuture;

@@ -1,4 +1,4 @@
-//! Settling a delivery by its handle, from any process; handing one on to another queue.
+//! Settles a delivery by its handle, from any process. Also forwards a delivery to another queue.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::server::patience::patiently;
 /// A delivery of this queue that is known by its [handle](DeliveryHandle): the right to settle it
 /// from any process.
 ///
-/// It has every settlement of a [`Delivery`](crate::Delivery), with the same outcomes and errors: a
-/// settlement acts only while the claim of the handle is the current one, and afterwards returns
-/// `Lost` or `Gone` and changes nothing. Settlements of many handles share calls, as those of
-/// deliveries do. Nothing is kept in this process: the same handle works in every other one.
+/// It has every settlement of a [`Delivery`](crate::Delivery), with the same outcomes and errors. A
+/// settlement acts only while the claim of the handle is the message's current one. Otherwise it
+/// returns `Lost` or `Gone` and changes nothing. Settlements of many handles share calls, as those
+/// of deliveries do. This process keeps no state: the handle also works in any other process.
 ///
-/// No call extends the lease but [`extend`](RemoteDelivery::extend). Cheap to clone.
+/// Only [`extend`](RemoteDelivery::extend) extends the lease. Cheap to clone.
 ///
 /// ```
 /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -45,8 +45,8 @@ pub struct RemoteDelivery {
 }
 
 impl<C: Codec> Queue<C> {
-    /// The delivery of this queue with this handle. It makes no call: a handle of another queue, or
-    /// one that was made up, is refused by the settlement with `Gone` or `Lost`.
+    /// Returns the delivery of this queue with this handle. Makes no call. If the handle belongs to
+    /// another queue or was forged, the settlement returns `Gone` or `Lost`.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -67,7 +67,7 @@ impl<C: Codec> Queue<C> {
 }
 
 impl RemoteDelivery {
-    /// The handle.
+    /// The handle of the delivery.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -79,7 +79,7 @@ impl RemoteDelivery {
         &self.handle
     }
 
-    /// Done: removes the message. See [`Delivery::ack`](crate::Delivery::ack).
+    /// Acks the message: removes it from the queue. See [`Delivery::ack`](crate::Delivery::ack).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -94,7 +94,7 @@ impl RemoteDelivery {
         self.calls(&*self.partition().await?).ack().await
     }
 
-    /// Done, and the messages that follow are stored in the same step. See
+    /// Acks the message and stores its follow-ups in one step. See
     /// [`Delivery::ack_push`](crate::Delivery::ack_push).
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl RemoteDelivery {
         loop {
             let partition = self.partition().await?;
             match self.calls(&partition).ack_push(messages.clone()).await {
-                // This process has an older map than the partition, which changed nothing.
+                // The partition has a newer map than this process, and changed nothing.
                 Err(refusal) if refusal.is_remapped() && refusal.was_applied() == Applied::No => {
                     routing.refused(&[(&partition, &refusal)]).await?;
                 }
@@ -128,7 +128,7 @@ impl RemoteDelivery {
         }
     }
 
-    /// Done for this time: the message is due again at `due`. See
+    /// Makes the message due again at `due`, with its attempts reset. See
     /// [`Delivery::again`](crate::Delivery::again).
     ///
     /// ```
@@ -144,11 +144,12 @@ impl RemoteDelivery {
         self.calls(&*self.partition().await?).again(due).await
     }
 
-    /// Failed: the message is due again at `due`, a delay or a fixed time, with one failure more. See
-    /// [`Delivery::retry`](crate::Delivery::retry).
+    /// Reports a failure: the message is due again at `due`, a delay or a fixed time, and its
+    /// failures grow by one. See [`Delivery::retry`](crate::Delivery::retry).
     ///
-    /// A fixed time costs one more command, which reads the server's clock. The message is not due
-    /// earlier, and later by up to the time between the two calls. A time in the past is now.
+    /// A fixed time costs one more command, which reads the server's clock. The message may become
+    /// due later than that time, by up to the time between the two calls, but never earlier. A time
+    /// in the past means now.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client, orders, delivery| {
@@ -186,7 +187,7 @@ impl RemoteDelivery {
         self.calls(&*self.partition().await?).release().await
     }
 
-    /// Failed for good: the message is dead, with `reason` beside it. See
+    /// Makes the message dead at once. The queue stores `reason` with it. See
     /// [`Delivery::bury`](crate::Delivery::bury).
     ///
     /// ```
@@ -199,8 +200,8 @@ impl RemoteDelivery {
         self.calls(&*self.partition().await?).bury(reason).await
     }
 
-    /// Not done, and no failure: the message is due again at `due`, with its attempts as they are.
-    /// See [`Delivery::snooze`](crate::Delivery::snooze).
+    /// Makes the message due again at `due`, without a failure or a change of its attempts. See
+    /// [`Delivery::snooze`](crate::Delivery::snooze).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -217,7 +218,7 @@ impl RemoteDelivery {
         self.calls(&*self.partition().await?).snooze(due).await
     }
 
-    /// Not done, and no failure: no message of the queue starts for this time. See
+    /// Closes the queue for this time, and gives the message back without a failure. See
     /// [`Delivery::throttle`](crate::Delivery::throttle).
     ///
     /// # Errors
@@ -242,8 +243,8 @@ impl RemoteDelivery {
         Ok(outcome)
     }
 
-    /// Makes the lease end `lease` (1 ms to a day) from now, unless it already ends later. See
-    /// [`Delivery::extend`](crate::Delivery::extend).
+    /// Extends the lease: it then ends `lease` (1 ms to a day) from now, or later if it already
+    /// did. See [`Delivery::extend`](crate::Delivery::extend).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -273,10 +274,10 @@ impl RemoteDelivery {
         if let Some(partition) = seen.of_tag(tag) {
             return Ok(Arc::clone(partition));
         }
-        // This process has not read the map that has the partition.
+        // The map that this process knows lacks the partition, so it reads the newest map.
         let now = patiently(|| self.router.refresh(&seen)).await?;
-        // A partition that holds messages stays. So the delivery of a partition that is gone is
-        // gone as well, and any partition answers that.
+        // A partition that holds messages is never removed. So if the partition is gone, the
+        // delivery is gone as well, and any partition gives that answer.
         Ok(Arc::clone(now.of_tag(tag).unwrap_or(now.home())))
     }
 }
@@ -297,34 +298,35 @@ impl fmt::Debug for RemoteDelivery {
     }
 }
 
-/// For how long a queue remembers what was forwarded to it, unless the message says otherwise.
+/// For how long a queue remembers the id of a forwarded message, unless the message has its own
+/// window.
 const WINDOW: Duration = Duration::from_secs(24 * 3_600);
 
 impl<C: Codec> Queue<C> {
-    /// Pushes `message` to this queue, and then acks `delivery`, which is of another one. It is a
-    /// method of the receiving queue because a delivery knows its own queue only.
+    /// Pushes `message` to this queue, and then acks `delivery`, which belongs to another queue. It
+    /// is a method of the receiving queue because a delivery knows its own queue only.
     ///
-    /// The two steps are not atomic, since the queues may be on different servers: for messages of
-    /// the same queue [`Delivery::ack_push`] is. But forwarding takes effect once. If the process
+    /// The two steps are not atomic, since the queues may be on different servers: within one queue
+    /// use the atomic [`Delivery::ack_push`]. Forwarding still takes effect once. If the process
     /// dies between the steps, or the lease is lost, a later execution pushes the same id again,
     /// and this queue remembers it: for 24 h, unless the message has a [`window`](Message::window)
     /// of its own. Then the push stores nothing, and the receipt says
     /// [`Exists`](crate::outcomes::PushOutcome::Exists) or
     /// [`Remembered`](crate::outcomes::PushOutcome::Remembered).
     ///
-    /// A message without an id gets that of the delivery after the name of its queue, such as
+    /// A message without an id gets one from the delivery's queue and id, such as
     /// `orders/order:42`. So set an id if a handler forwards two messages, or if the delivery's id
-    /// comes again within the window, as after [`Delivery::again`]: otherwise the second
-    /// message is not stored. The window counts towards this queue's
+    /// comes again within the window, as after [`Delivery::again`]: otherwise the second message is
+    /// not stored. The window counts towards this queue's
     /// [`QueueLimits::max_remembered`](crate::QueueLimits::max_remembered).
     ///
     /// A dropped future may have pushed the message without the ack: then the delivery is executed
     /// again.
     ///
     /// # Errors
-    /// The errors of [`push_message`](Queue::push_message): then the delivery is still leased. If the
-    /// message was pushed and the ack failed, the error says
-    /// [`Applied::Yes`](crate::Applied::Yes) or `Unknown`; the same call again does the rest.
+    /// The errors of [`push_message`](Queue::push_message), after which the delivery is still
+    /// leased. If the message was pushed and the ack failed, the error says
+    /// [`Applied::Yes`](crate::Applied::Yes) or `Unknown`; repeating the call completes it.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client, orders, delivery| {

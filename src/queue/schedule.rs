@@ -1,4 +1,4 @@
-//! One schedule of a queue: reading it, ticks by hand, pausing and removing it.
+//! The calls on one schedule of a queue: reads, ticks by hand, pause, resume and removal.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -28,7 +28,8 @@ impl ScheduleHandle {
         Self { home, name }
     }
 
-    /// The schedule with its state and its counts; `None` if there is none of this name.
+    /// Reads the schedule with its state and its counts; `None` if the queue has no schedule of
+    /// this name.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -45,7 +46,8 @@ impl ScheduleHandle {
         self.home.schedule(&self.name).await
     }
 
-    /// The next `count` fires: see [`ScheduleInfo::next_fires`]. None if there is no such schedule.
+    /// The next `count` fires: see [`ScheduleInfo::next_fires`]. Empty if there is no such
+    /// schedule.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -64,9 +66,10 @@ impl ScheduleHandle {
         }
     }
 
-    /// Makes a tick now. It obeys the schedule's
-    /// [`OverlapPolicy`](crate::schedules::OverlapPolicy), and moves no fire. Not repeated when the
-    /// reply is lost. The caller needs the rights of an operator, as for the following calls.
+    /// Makes a tick now. The tick obeys the schedule's
+    /// [`OverlapPolicy`](crate::schedules::OverlapPolicy), and the next fire stays as it is. The
+    /// library does not repeat the call when its reply is lost. The caller needs the rights of an
+    /// operator, as for the following calls.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -98,14 +101,14 @@ impl ScheduleHandle {
         }
     }
 
-    /// Makes a tick of each fire from `from` to `to` (both inclusive, and none that is ahead), 100
-    /// a call, the oldest first. Ticks whose message is there already are not made again. It
-    /// ignores [`OverlapPolicy`](crate::schedules::OverlapPolicy) and the limit. If it fails
-    /// halfway, the same call does the rest.
+    /// Makes a tick for each past fire from `from` to `to` (both inclusive), the oldest first, in
+    /// script calls of 64 ticks. It makes no second tick for a fire whose message is still in the
+    /// queue. It ignores [`OverlapPolicy`](crate::schedules::OverlapPolicy) and the limit. If it
+    /// fails halfway, the same call does the rest.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if there is no such schedule, or if
-    /// 1,000 ticks of a schedule that minds overlaps wait.
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if there is no such schedule, or
+    /// if the schedule has an overlap policy other than `Allow` and 1,000 of its ticks wait.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -152,7 +155,7 @@ impl ScheduleHandle {
         }
     }
 
-    /// Makes the ticks of these nominal times. Returns whether they reach beyond the present.
+    /// Makes the ticks of these nominal times. Returns whether some of them are in the future.
     async fn backfill_some(
         &self,
         times: &[u64],
@@ -188,9 +191,9 @@ impl ScheduleHandle {
         Error::invalid(format!("there is no schedule {name:?} in the queue"))
     }
 
-    /// Pauses the schedule until it is resumed, also if an apply changes it; returns whether there is
-    /// one of this name. It makes no ticks, and its fires count as
-    /// [`paused`](ScheduleInfo::paused). Ticks that it has made stay.
+    /// Pauses the schedule until it is resumed, even if an apply changes it meanwhile. Returns
+    /// whether a schedule of this name exists. While paused it makes no ticks, and its fires count
+    /// as [`paused`](ScheduleInfo::paused). Its earlier ticks stay in the queue.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -206,8 +209,8 @@ impl ScheduleHandle {
         self.amend("pause").await
     }
 
-    /// Resumes the schedule: its next fire is the first one after now. Returns whether there is one of
-    /// this name.
+    /// Resumes the schedule: its next fire is the first one after now. Returns whether a schedule
+    /// of this name exists.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -218,12 +221,13 @@ impl ScheduleHandle {
         self.amend("resume").await
     }
 
-    /// Gives the schedule its next fire after now, and counts from 0, if its last fire is ahead of
-    /// now: the server's clock was too far ahead and was set back, and the schedule would make no
-    /// tick until then. Does nothing otherwise. Returns whether there is one of this name.
+    /// Repairs a schedule after the server's clock was set back: if its last fire is in the future,
+    /// it would make no tick until then. This call gives it its next fire after now, and resets its
+    /// counts. Otherwise it does nothing. Returns whether a schedule of this name exists.
     ///
-    /// Fires that made a tick by the wrong clock make another one at their time. An apply between the
-    /// reading and the writing of this call is lost: apply again.
+    /// A fire that made its tick too early, by the wrong clock, makes another tick at its time. If
+    /// an apply comes between this call's read and its write, the apply is lost and must be
+    /// repeated.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -248,8 +252,9 @@ impl ScheduleHandle {
         Ok(true)
     }
 
-    /// Removes the schedule; returns whether there was one of this name. Ticks that it has made stay.
-    /// The next [`apply`](crate::schedules::ScheduleSet::apply) that declares it creates it again.
+    /// Removes the schedule. Returns whether a schedule of this name existed. Its earlier ticks
+    /// stay in the queue. The next [`apply`](crate::schedules::ScheduleSet::apply) that declares it
+    /// creates it again.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

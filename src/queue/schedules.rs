@@ -1,4 +1,5 @@
-//! Recurring schedules: declaring sets of them, reading them, and refilling the lists of crons.
+//! The calls on all schedules of a queue: declaring sets, reading pages, and refilling the lists of
+//! crons.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,12 +16,12 @@ use crate::queue::Queue;
 use crate::queue::declare::{Declaration, of};
 use crate::queue::schedule::ScheduleHandle;
 
-/// The largest revision that scripts take.
+/// The largest revision that scripts accept.
 const MAX_REVISION: u64 = 1 << 53;
 
 impl<C: Codec> Queue<C> {
-    /// The set of schedules of this name, for [`apply`](ScheduleSet::apply). A set belongs to the
-    /// service or team that declares it: an apply of one set changes no schedule of another.
+    /// Returns the set of schedules of this name, for [`apply`](ScheduleSet::apply). A set belongs
+    /// to the service or team that declares it: an apply of one set changes no schedule of another.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -44,7 +45,7 @@ impl<C: Codec> Queue<C> {
         }
     }
 
-    /// The schedule of this name, for reading it and changing its state. Asks nothing of the server.
+    /// Returns the schedule of this name, for reading it and changing its state. Makes no call.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -56,9 +57,9 @@ impl<C: Codec> Queue<C> {
         ScheduleHandle::new(home, name.into())
     }
 
-    /// A page of up to `limit` (1 to 1,000) schedules of all sets. Without a cursor it is the first
-    /// page. The server looks at 64 schedules a call: a page can be shorter than `limit`, and the last
-    /// one is that without a [`next`](SchedulePage::next).
+    /// Returns a page of up to `limit` (1 to 1,000) schedules of all sets. Without a cursor it is
+    /// the first page. The server reads 64 schedules per call, so a page can be shorter than
+    /// `limit`. The last page has no [`next`](SchedulePage::next).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -86,16 +87,16 @@ impl<C: Codec> Queue<C> {
         known.home().schedules(cursor, limit, Lists::All).await
     }
 
-    /// Lists the next fires of all crons of the queue, up to 512 each, and lists them again if this
-    /// program has newer rules of the time zones. A list of a minutely cron then lasts 8.5 h, that of
-    /// a daily one 17 months, without any further call.
+    /// Refills the lists of the next fires of all crons of the queue, up to 512 fires each. It
+    /// replaces lists that were made by older time zone rules than those of this program. A full
+    /// list of a cron that fires each minute lasts 8.5 h, of a daily one 17 months.
     ///
     /// The leader of the queue's workers does this if it has the cargo feature `schedules`. Call it
     /// once an hour if no such worker runs: `dueq schedule keep`. The caller needs the rights of a
     /// consumer. Cheap if nothing is to be done.
     ///
-    /// A schedule whose list was dry fires again, by its policy of
-    /// [missed](crate::schedules::MissedPolicy) fires.
+    /// A schedule whose list was empty fires again; its policy for
+    /// [missed](crate::schedules::MissedPolicy) fires applies.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -108,7 +109,7 @@ impl<C: Codec> Queue<C> {
     }
 }
 
-/// Declares a set of schedules: see [`Queue::schedules`].
+/// A set of schedules to declare: see [`Queue::schedules`].
 #[derive(Clone)]
 #[must_use = "nothing happens until `apply`"]
 pub struct ScheduleSet {
@@ -124,7 +125,7 @@ pub struct ScheduleSet {
 impl ScheduleSet {
     /// The revision of the declaration, such as the number of a release: 0 to 2^53. An apply of a
     /// lower revision than the stored one fails, so that an old process of a rolling deploy cannot
-    /// undo the new one's.
+    /// undo the new process's apply.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -138,8 +139,8 @@ impl ScheduleSet {
         self
     }
 
-    /// Whether schedules of the set that are not given are removed; `false` unless set. Their ticks
-    /// stay.
+    /// Sets whether an apply removes the schedules of the set that it omits; `false` unless set.
+    /// Their ticks stay.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -156,8 +157,9 @@ impl ScheduleSet {
         self
     }
 
-    /// Whether the queue forgets the set, and with it its revision, if it has no schedules after the
-    /// call; `false` unless set. A queue has at most 1,000 sets, also of sets without schedules.
+    /// Sets whether the queue forgets the set and its revision if the set has no schedules after
+    /// the call; `false` unless set. A queue has at most 1,000 sets, including sets without
+    /// schedules.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -171,8 +173,8 @@ impl ScheduleSet {
         self
     }
 
-    /// Whether each schedule that is created makes a tick at once; `false` unless set. Changed and
-    /// kept ones do not.
+    /// Sets whether each newly created schedule makes a tick at once; `false` unless set. Changed
+    /// and kept schedules do not.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -189,7 +191,7 @@ impl ScheduleSet {
         self
     }
 
-    /// Whether the call only tells what it would change; `false` unless set.
+    /// Sets whether an apply only returns what it would change; `false` unless set.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -209,19 +211,20 @@ impl ScheduleSet {
 
     /// Creates and changes the given schedules of the set, up to 1,000. Up to 24 are applied in one
     /// call: all or nothing. More of them, and the removal of more than 24, take several calls. The
-    /// server judges all of them before it changes the first; if the connection then fails between
-    /// two calls, some are applied: repeat it, which harms nothing.
+    /// server checks all of them before it changes the first. If the connection then fails between
+    /// two calls, only some schedules are applied; repeating the apply is harmless and completes
+    /// it.
     ///
-    /// A schedule that is stored with the same spec and payload keeps its next fire and its counts.
-    /// Nothing fires unless [`fire_now`](ScheduleSet::fire_now) is set. The caller needs the rights of
-    /// an operator.
+    /// A schedule that is already stored with the same spec and payload keeps its next fire and its
+    /// counts. Nothing fires unless [`fire_now`](ScheduleSet::fire_now) is set. The caller needs
+    /// the rights of an operator.
     ///
-    /// The queue gets layout 4, which cannot be taken back. Releases before 0.2 refuse it: their
+    /// The queue gets layout 4, which cannot be undone. Releases before 0.2 refuse it: their
     /// workers stop, and their producers get errors. So apply schedules only when every client and
-    /// worker of the queue has release 0.2 or newer; `dueq doctor QUEUE` names live workers that may
-    /// be older, if messages of the queue expire or it has a rate or `max_leased`. A queue of several
-    /// partitions has no schedules: declare them at a queue of one partition, whose handler pushes to
-    /// the other.
+    /// worker of the queue has release 0.2 or newer; `dueq doctor QUEUE` names live workers that
+    /// may be older, if messages of the queue expire or it has a rate or `max_leased`. A queue of
+    /// several partitions has no schedules: declare them at a queue of one partition, whose handler
+    /// pushes to the other.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if a schedule is refused: the error

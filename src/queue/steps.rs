@@ -1,4 +1,4 @@
-//! Requeues and purges in steps, whose pace the caller sets.
+//! Requeues and purges in steps, at the caller's pace.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) enum Bulk {
 }
 
 impl Bulk {
-    /// The state of the messages.
+    /// The state of the messages that the steps deal with.
     fn state(self) -> MessageState {
         match self {
             Self::Requeue => MessageState::Dead,
@@ -34,7 +34,8 @@ impl Bulk {
     }
 
     /// One call at one partition: at most `limit` messages whose time is at or before `until_ms`.
-    /// `passed` is that of the call before it; `from_ms` is for dead messages only.
+    /// `passed` is the value that the previous call returned; `from_ms` applies to dead messages
+    /// only.
     pub(super) async fn step(
         self,
         partition: &Partition,
@@ -54,7 +55,7 @@ impl Bulk {
     }
 }
 
-/// The time as the scripts read it: at most 15 digits, and nothing for none.
+/// The time as the scripts read it: at most 15 digits; empty without a time.
 fn text_of(until_ms: Option<u64>) -> String {
     let digits = until_ms.map(|ms| ms.min(999_999_999_999_999).to_string());
     digits.unwrap_or_default()
@@ -64,8 +65,8 @@ fn text_of(until_ms: Option<u64>) -> String {
 /// caller sets the pace. [`Queue::requeue_steps`] and [`Queue::purge_steps`] make one.
 ///
 /// The steps end even if messages die or are pushed meanwhile. Nothing runs between two steps, and
-/// nothing is kept in Redis: to stop, drop them. Steps with the same time do the rest, also in
-/// another process.
+/// Redis stores nothing of them. To stop, drop this value. New steps with the same time continue
+/// the work, also in another process.
 pub struct BulkSteps {
     router: Arc<Router>,
     bulk: Bulk,
@@ -73,13 +74,13 @@ pub struct BulkSteps {
     until_ms: u64,
     known: Arc<Partitions>,
     parts: Vec<Part>,
-    /// The index of the partition whose turn it is.
+    /// The index of the partition that the next step deals with.
     turn: usize,
     done: u64,
     is_gone: bool,
 }
 
-/// What is known of one partition.
+/// The progress of the steps in one partition.
 struct Part {
     partition: Arc<Partition>,
     until_ms: u64,
@@ -89,17 +90,18 @@ struct Part {
     /// How many messages were selected at the first step: a purge ends after this number.
     selected: u64,
     incarnation: String,
-    /// How many timers of schedules the steps have passed.
+    /// How many timers of schedules the steps have skipped.
     passed: u64,
     has_ended: bool,
 }
 
 impl<C: Codec> Queue<C> {
     /// Revives the messages that died at or before this time, in Unix milliseconds of the server,
-    /// in steps. A later time than the first step is the time of the first step, so that a message
-    /// that dies again stays dead.
+    /// in steps. If the time is later than the first step, the time of the first step counts, so
+    /// that a message that dies again stays dead.
     ///
-    /// As [`requeue_before`](Queue::requeue_before), at the caller's pace. Makes no call.
+    /// The steps revive what [`requeue_before`](Queue::requeue_before) would. This method makes no
+    /// call.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -117,10 +119,11 @@ impl<C: Codec> Queue<C> {
     }
 
     /// Removes the messages in one state, scheduled, ready or dead, whose time is at or before this
-    /// one, in steps. It is the time of [`purge_before`](Queue::purge_before). Each partition ends
-    /// when none is left, or when as many are removed as there were at its first step.
+    /// one, in steps. The steps remove what [`purge_before`](Queue::purge_before) would. A
+    /// partition is finished when no such message is left, or when as many are removed as there
+    /// were at its first step.
     ///
-    /// Makes no call.
+    /// This method makes no call.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for leased messages.
@@ -186,16 +189,16 @@ impl BulkSteps {
     /// message. The partitions of a queue take turns, the home first. After the end it makes no
     /// call.
     ///
-    /// Each step but the first of a partition first reads whether it is still the same queue. If
-    /// the queue was deleted, the step changes nothing and is the last one. One gap remains: if the
-    /// queue is deleted and created again between that read and the call, the step takes up to
+    /// Each step except the first of a partition first checks that the queue has not been deleted.
+    /// If the queue was deleted, the step changes nothing and is the last one. One gap remains: if
+    /// the queue is deleted and created again between that read and the call, the step takes up to
     /// `limit` messages that are selected, and is the last one.
     ///
     /// # Errors
-    /// If the call fails, it can be made again: the next step takes what is left. If its reply was
-    /// lost ([`Applied::Unknown`](crate::Applied::Unknown)), up to `limit` messages are done and
-    /// not counted. If it is not applied, [`done`](BulkSteps::done) has all. A dropped future is as
-    /// a lost reply.
+    /// After an error, a further step continues with what is left. If the reply was lost
+    /// ([`Applied::Unknown`](crate::Applied::Unknown)), up to `limit` messages were dealt with but
+    /// are not counted in [`done`](BulkSteps::done). A dropped future has the same effect as a lost
+    /// reply.
     pub async fn step(&mut self, limit: usize) -> Result<BulkProgress, Error> {
         if !(1..=MAX_ITEMS).contains(&limit) {
             return Err(Error::invalid(format!(
@@ -220,10 +223,11 @@ impl BulkSteps {
         self.is_gone = !part.incarnation.is_empty() && part.incarnation != step.incarnation;
         part.took(&step, self.bulk);
         if index == 0 {
-            // The home knows the map. A queue whose map has changed was empty then.
+            // The home's reply has the epoch of the map. If the map has changed, the queue was
+            // empty at that time.
             let newest = self.router.confirm(&self.known, step.epoch).await;
             let newest = newest.map_err(|error| {
-                self.parts[0].has_ended = false; // asked again, as the others may be unknown
+                self.parts[0].has_ended = false; // asked again: it may know more partitions
                 error.of_read()
             })?;
             if !Arc::ptr_eq(&newest, &self.known) {
@@ -236,9 +240,9 @@ impl BulkSteps {
         Ok(self.progress())
     }
 
-    /// The ids that the next step of this `limit` deals with, in one call, without their payloads.
-    /// Another call can change them before that step. Empty at the end, and if the partition whose
-    /// turn it is has none.
+    /// Reads, in one call, the ids that the next step with this `limit` would deal with. Other
+    /// calls can change the messages before that step. Empty at the end, and if the next partition
+    /// has none.
     ///
     /// It changes nothing, so it can be repeated and dropped.
     ///
@@ -281,7 +285,7 @@ impl BulkSteps {
         self.done
     }
 
-    /// The partition whose turn it is; none at the end.
+    /// The index of the partition that the next step deals with; `None` at the end.
     fn next(&self) -> Option<usize> {
         if self.is_gone {
             return None;
@@ -306,7 +310,7 @@ impl BulkSteps {
 }
 
 impl Part {
-    /// Whether the partition was not deleted since its first step.
+    /// Whether the partition still has the incarnation of its first step.
     async fn is_same(&self) -> Result<bool, Error> {
         if self.incarnation.is_empty() {
             return Ok(true);
@@ -328,9 +332,10 @@ impl Part {
         self.passed = step.passed;
         self.has_ended = step.left == 0;
         match bulk {
-            // The first call finds only messages that were dead before it.
+            // The first call sees only messages that were dead before it.
             Bulk::Requeue => self.until_ms = self.until_ms.min(step.now_ms),
-            // New messages can be selected for ever. And timers of schedules stay.
+            // Producers may push messages without end, and timers of schedules stay, so the number
+            // of the first step is the limit.
             Bulk::Purge(_) => self.has_ended |= step.found_none() || self.done >= self.selected,
         }
     }

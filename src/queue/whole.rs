@@ -1,4 +1,4 @@
-//! Calls on all partitions of a queue, the home first.
+//! Calls to all partitions of a queue, the home first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use crate::server::patience::REACH_LIMIT;
 use crate::server::patience::Repeat;
 use crate::server::rounds::at_once;
 
-/// How long a read that names what it could not reach waits for the map.
+/// How long a partial read waits for the map.
 const MAP_LIMIT: Duration = Duration::from_millis(1_500);
-/// The least time for which such a read confirms a new map.
+/// The least time that a partial read has to confirm a new map.
 const CONFIRM_LIMIT: Duration = Duration::from_millis(500);
 
 impl<C: Codec> Queue<C> {
-    /// Reads every partition, or fails. A call is repeated while a master is away.
+    /// Reads every partition, or fails. A call is repeated while a master is unreachable.
     pub(super) async fn read_all(&self, verb: Verb, args: &[Vec<u8>]) -> Result<Vec<Reply>, Error> {
         let known = Box::pin(self.router.learned()).await;
         let read = self.read_each(known, verb, args, None).await?;
@@ -42,8 +42,8 @@ impl<C: Codec> Queue<C> {
         self.read_each(known, verb, args, Some(end)).await
     }
 
-    /// Calls all partitions at once, again if the home's reply shows that the map is another one.
-    /// Fails if none replies.
+    /// Calls all partitions at once. Repeats this if the home's reply shows that the map has
+    /// changed. Fails if no partition replies.
     async fn read_each(
         &self,
         mut partitions: Arc<Partitions>,
@@ -70,7 +70,8 @@ impl<C: Codec> Queue<C> {
             {
                 let confirm = self.router.confirm(&partitions, home.header.epoch);
                 let newest = match end {
-                    // A silent partition may have used all the time; the home has just replied.
+                    // A silent partition may have used up all the time. The home has just replied,
+                    // so it gets some more.
                     Some(end) => {
                         let limit = left(end).max(CONFIRM_LIMIT);
                         match partitions.home().within(limit, confirm).await {
@@ -90,8 +91,8 @@ impl<C: Codec> Queue<C> {
         }
     }
 
-    /// Calls a script at every partition. The home is first, and its reply tells whether the map is
-    /// still the one that this client knows. `args` gets the number of partitions.
+    /// Calls a script at every partition. The home is called first, because its reply shows whether
+    /// this client knows the present map. `args` is called with the number of partitions.
     pub(super) async fn call_all(
         &self,
         verb: Verb,
@@ -102,8 +103,8 @@ impl<C: Codec> Queue<C> {
         Ok(replies)
     }
 
-    /// Calls a script at every partition, as [`call_all`](Self::call_all), and returns the
-    /// partitions with their replies, in the same order.
+    /// Calls a script at every partition as [`call_all`](Self::call_all) does. Returns the
+    /// partitions with their replies, in one order.
     pub(super) async fn call_each(
         &self,
         verb: Verb,
@@ -125,8 +126,9 @@ impl<C: Codec> Queue<C> {
         Ok((partitions, replies))
     }
 
-    /// Runs a call in steps at every partition, the home first. Each returns how many messages it
-    /// dealt with, and the epoch that the partition has. Returns how many in all.
+    /// Runs a call in steps at every partition, the home first. For each partition, `steps` returns
+    /// how many messages it dealt with and the epoch of the partition's map. Returns how many
+    /// messages there were in all.
     pub(super) async fn step_all<F>(
         &self,
         did: &str,
@@ -159,15 +161,14 @@ impl<C: Codec> Queue<C> {
         Ok(total)
     }
 
-    /// Calls a script at the home, until its reply has the epoch of the partitions that this client
-    /// knows.
+    /// Calls a script at the home until the reply has the epoch of the map that this client knows.
     async fn call_home(
         &self,
         verb: Verb,
         args: &impl Fn(usize) -> Vec<Vec<u8>>,
         repeat: Repeat,
     ) -> Result<(Arc<Partitions>, Reply), Error> {
-        // It may create the home.
+        // The call may create the home, so the map must be known first.
         let mut partitions = Box::pin(self.router.learned()).await;
         loop {
             let args = args(partitions.list().len());
@@ -187,7 +188,7 @@ impl<C: Codec> Queue<C> {
     }
 }
 
-/// The replies of the partitions that were read.
+/// The replies of the partitions that replied, and the names of the others.
 fn reached(
     partitions: &Partitions,
     results: Vec<Result<Reply, Error>>,
@@ -196,7 +197,7 @@ fn reached(
     for (result, partition) in results.into_iter().zip(partitions.list()) {
         match result.map_err(Error::of_read) {
             Ok(reply) => value.push(reply),
-            // Another partition would refuse it as well.
+            // Any partition would refuse such a call.
             Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(error),
             Err(error) => unread.push(UnreadPart {
                 name: format!("partition {} ({})", partition.index(), partition.tag()),
@@ -214,7 +215,7 @@ fn reached(
     }
 }
 
-/// The replies of all partitions, or an error that says which partitions have done the call.
+/// The replies of all partitions, or an error that says which partitions have applied the call.
 pub(super) fn all_done<T>(
     queue_name: &str,
     partitions: &Partitions,

@@ -1,5 +1,5 @@
-//! Copies of the map: each partition has one. In a cluster, the first read of the map asks for
-//! them.
+//! Reads copies of the map, of which each partition has one. In a cluster, the first read of the
+//! map may need them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,24 +19,26 @@ use crate::router::{HOME_LIMIT, Partitions, Router};
 use crate::server::queue_scan;
 use crate::server::route::RoutedLane;
 
-/// How long to wait for all partitions, and for others after the first copy that is not older than
-/// the map that the client knows. A frozen master replies to nothing.
+/// How long a search waits for all partitions. After a copy that is at least as new as the map that
+/// the client knows, it also waits no longer than this for others. A frozen master replies to
+/// nothing.
 const SEARCH_LIMIT: Duration = Duration::from_secs(2);
 const OTHERS_LIMIT: Duration = Duration::from_millis(50);
 
-/// What a search for copies found.
+/// The result of a search for copies of the map.
 #[derive(Default)]
 pub(super) struct Copies {
     pub(super) newest: Option<PartitionMap>,
-    /// The partition that has it.
+    /// The partition that has the newest copy.
     pub(super) source: Option<Tag>,
-    /// Why a partition was not read.
+    /// Why some partition could not be read.
     pub(super) failed: Option<Error>,
 }
 
 impl Router {
-    /// The copies of the other partitions. If this client knows none, it looks at the first tags, of
-    /// which each map has some. If `home_is_away`, it asks no partition on the same server.
+    /// The copies of the other partitions. If this client knows no other partitions, it asks those
+    /// with the first tags, some of which every map has. With `home_is_away` it asks no partition
+    /// on the home's server.
     pub(super) async fn copies(&self, known: &Partitions, home_is_away: bool) -> Copies {
         let tags: Vec<Tag> = match known.map() {
             Some(_) => known.list()[1..].iter().map(|one| one.tag()).collect(),
@@ -62,7 +64,7 @@ impl Router {
         }
         let known_epoch = self.current().epoch();
         let (mut copies, mut end) = (Copies::default(), Instant::now() + SEARCH_LIMIT);
-        // The reads neither panic nor are cancelled.
+        // The tasks of the reads neither panic nor are cancelled.
         while let Ok(Some(Ok((tag, read)))) = timeout_at(end, reads.join_next()).await {
             match read {
                 Ok(StoredMap { map: Some(map), .. }) => {
@@ -92,12 +94,13 @@ impl Router {
         Error::new(ErrorKind::Timeout, Applied::No, message)
     }
 
-    /// The map of the other partitions if the home has lost it: for an operator's call, which looks
-    /// at every key. `None` if the home has a map, or no other partition has a newer one.
+    /// The map of the other partitions, if the home has lost its own. For operators' calls only,
+    /// because it scans every key. `None` if the home has a map, or no other partition has a newer
+    /// one.
     pub(crate) async fn lost_map(&self) -> Result<Option<PartitionMap>, Error> {
         let home = Arc::clone(self.current().home());
         let home = home.within(HOME_LIMIT, home.stored_map()).await?;
-        // One server loses all partitions together, unless somebody deletes keys.
+        // One server loses all partitions together, unless somebody deletes single keys.
         let is_whole = home.incarnation.is_some() && !self.servers.is_cluster();
         if home.map.is_some() || is_whole {
             return Ok(None);
@@ -113,7 +116,7 @@ impl Router {
         Ok(found.filter(|map| map.epoch > home.epoch))
     }
 
-    /// The tags of all partitions of which a server has the keys.
+    /// The tags of all partitions whose keys are on some server.
     async fn scanned_tags(&self) -> Result<Vec<Tag>, Error> {
         let glob = keys::partitions_glob(&self.queue_name);
         let mut tags = Vec::new();
@@ -121,7 +124,7 @@ impl Router {
             let mut cursor = 0;
             loop {
                 let step = match queue_scan::step(&link.control, &glob, cursor).await {
-                    // The user lacks the right to SCAN: only the first tags are known.
+                    // The user has no right to SCAN, so only the first tags are searched.
                     Err(error) if error.code() == Some("NOPERM") => return Ok(tags),
                     step => step?,
                 };
@@ -136,10 +139,11 @@ impl Router {
     }
 }
 
-/// How long a call waits for the first read. Then it goes to the home, and reports why that fails.
+/// How long a call waits for the first read of the map. After that it goes to the home, and reports
+/// why that fails.
 const FIRST_READ_LIMIT: Duration = Duration::from_secs(2);
-/// How long calls go to the home after a failed first read. Each further failure doubles the time:
-/// the other masters had no copy, or are away as well.
+/// For how long calls go to the home after a failed first read. Each further failure doubles this
+/// time, because the other masters had no copy or are unreachable as well.
 const FIRST_READ_PAUSE: Duration = Duration::from_secs(1);
 const MAX_READ_PAUSE: Duration = Duration::from_secs(60);
 
@@ -149,13 +153,13 @@ impl Router {
         self.has_read.load(Ordering::Relaxed) || !self.servers.is_cluster()
     }
 
-    /// The home exists, and its reply told whether it has a map.
+    /// Records that the home exists and has replied whether it has a map.
     pub(crate) fn set_learned(&self) {
         self.has_read.store(true, Ordering::Relaxed);
     }
 
-    /// The partitions as far as this client knows them. Before the first call in a cluster it reads
-    /// the map.
+    /// The partitions as this client knows them. Before the first call in a cluster it reads the
+    /// map.
     pub(crate) async fn learned(&self) -> Arc<Partitions> {
         if self.has_learned() {
             return self.current();
@@ -172,9 +176,9 @@ impl Router {
         self.current()
     }
 
-    /// The partitions, for a process that serves the whole queue: it looks for copies of the map
-    /// also if the home exists without a map. A client that knows no maps may have made it, after
-    /// its master had come back empty.
+    /// The partitions, for a process that serves the whole queue. It looks for copies of the map
+    /// even if the home exists without one: after the home's master came back empty, a client that
+    /// knows no maps may have created the home again.
     pub(crate) async fn searched(&self) -> Result<Arc<Partitions>, Error> {
         let known = self.current();
         Box::pin(self.read_again(&known, Ask::All)).await

@@ -35,14 +35,15 @@ pub(crate) struct Router {
     servers: Arc<Servers>,
     meters: Arc<Meters>,
     current: RwLock<Arc<Partitions>>,
-    /// One reader of the map at a time: the others take what it found.
+    /// Held by the one caller that reads the map. Other callers wait and use what it found.
     refreshing: Mutex<Option<LastRead>>,
-    /// Whether the home was once read for its map, even if it has none.
+    /// Whether the home was read at least once, even if it has no map.
     has_read: AtomicBool,
-    /// When the first read failed last, while there was none that succeeded, and how long to wait.
+    /// When the first read of the map last failed, and how long to wait after that; `None` once a
+    /// read succeeded.
     first_read: Mutex<Option<(Instant, Duration)>>,
     open: OpenPartition,
-    /// Counts the claims by hand: each begins with another partition.
+    /// Counts the claims by hand, so that each begins with another partition.
     claims: AtomicUsize,
     home_keys: Keys,
 }
@@ -50,12 +51,13 @@ pub(crate) struct Router {
 /// The last read of the map.
 struct LastRead {
     began: Instant,
-    /// Why there is no map.
+    /// The error of the read; `None` if it succeeded.
     failed: Option<Error>,
 }
 
 impl Router {
-    /// The router of the queue of this name, which has one partition until a server says otherwise.
+    /// Makes the router of the queue of this name. It assumes one partition until a server reports
+    /// a map.
     ///
     /// # Errors
     /// `InvalidInput` if the name is not valid.
@@ -86,12 +88,12 @@ impl Router {
         &self.servers
     }
 
-    /// What the handles of the queue have counted, over all its partitions.
+    /// The counts of all handles of the queue, over all its partitions.
     pub(crate) fn meters(&self) -> &Arc<Meters> {
         &self.meters
     }
 
-    /// The partitions as far as this client knows them.
+    /// The partitions as this client knows them now.
     pub(crate) fn current(&self) -> Arc<Partitions> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -106,12 +108,13 @@ impl Router {
         &self.home_keys
     }
 
-    /// Which partition the next claim by hand begins with, modulo their number.
+    /// A number that grows with each claim by hand; modulo the number of partitions, it is the
+    /// partition to begin with.
     pub(crate) fn next_claim(&self) -> usize {
         self.claims.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The index of the partition to which an id of the library's own goes, of `partitions`.
+    /// The index of the open partition in a queue of this many partitions.
     pub(crate) fn open_index(&self, partitions: usize) -> usize {
         self.open.index(partitions, Instant::now())
     }

@@ -1,4 +1,4 @@
-//! The partitions of a queue by one map, and their deletion.
+//! The partitions of a queue according to one map, and their deletion.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::router::repartition::{changed_meanwhile, next_epoch};
 use crate::server::servers::Servers;
 use crate::telemetry::metrics::Meters;
 
-/// The partitions of a queue by one map, or the only one of a queue without a map.
+/// The partitions of a queue according to one map, or the only partition of a queue without a map.
 pub(crate) struct Partitions {
     queue_name: String,
     map: Option<PartitionMap>,
-    /// By index. While the map changes: those before the change, then those that are new.
+    /// The partitions by index. While the map changes: the old ones, then the new ones.
     list: Vec<Arc<Partition>>,
 }
 
@@ -71,13 +71,13 @@ impl Partitions {
         tags(self) == tags(other)
     }
 
-    /// All partitions, the home first. While the map changes also those that are new or to be
-    /// removed.
+    /// All partitions, the home first. While the map changes, this includes new ones and those to
+    /// be removed.
     pub(crate) fn list(&self) -> &[Arc<Partition>] {
         &self.list
     }
 
-    /// The partition with this tag.
+    /// The partition with this tag, if the map has it.
     pub(crate) fn of_tag(&self, tag: Tag) -> Option<&Arc<Partition>> {
         self.list.iter().find(|partition| partition.tag() == tag)
     }
@@ -91,7 +91,7 @@ impl Partitions {
         Ok(&routed[index_of(id, routed.len())])
     }
 
-    /// The partitions that ids are routed to.
+    /// The partitions among which ids are distributed.
     ///
     /// # Errors
     /// `Unavailable` while the map changes.
@@ -103,7 +103,7 @@ impl Partitions {
     }
 }
 
-/// The tags before a change, then those that are new.
+/// The tags before a change of the map, followed by those that the change adds.
 pub(super) fn all_tags(map: &PartitionMap) -> Vec<Tag> {
     let new = map.new.iter().filter(|tag| !map.old.contains(tag));
     map.old.iter().chain(new).copied().collect()
@@ -126,12 +126,12 @@ pub(super) fn changing(queue_name: &str, map: &PartitionMap) -> Error {
 }
 
 impl Router {
-    /// Closes the home to calls that name an id, and deletes all other partitions. The home comes
-    /// last, and is the caller's to delete. With an incarnation only of that queue: `false` if the
-    /// home has another one, and nothing was changed.
+    /// Closes the home to calls that name an id, and deletes all other partitions. The caller then
+    /// deletes the home. With an incarnation, deletes only the queue that has it: returns `false`,
+    /// and changes nothing, if the home has another one.
     ///
-    /// The home is closed only if it still has the epoch that was read beside the incarnation. No
-    /// later queue of this name has that epoch again. Partitions of a later queue have newer maps.
+    /// The home is closed only if it still has the epoch that was read with the incarnation. No
+    /// later queue of this name ever has that epoch, and its partitions have newer maps.
     pub(crate) async fn delete_others(&self, incarnation: Option<&str>) -> Result<bool, Error> {
         let known = self.refresh(&self.current()).await?;
         let StoredMap {

@@ -1,4 +1,4 @@
-//! Reading the map again, and bringing partitions to the newest one.
+//! Reads the map again, and brings partitions to the newest map.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -11,21 +11,21 @@ use crate::router::repartition::restore_limits;
 use crate::router::{LastRead, Partitions, Router};
 use crate::telemetry::events;
 
-/// How long a cluster's home is waited for before copies of its map are looked for.
+/// How long the router waits for the home in a cluster before it looks for copies of the map.
 pub(crate) const HOME_LIMIT: Duration = Duration::from_millis(500);
 
-/// Which partitions are asked for the newest map.
+/// Which partitions the router asks for the newest map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ask {
-    /// The home. All others too if it has an older map than this client knows; in a cluster also if
-    /// it is away, or does not exist.
+    /// The home. Also all others if the home's map is older than the one this client knows; in a
+    /// cluster also if the home is unreachable or does not exist.
     Home,
     All,
 }
 
 impl Router {
-    /// A partition of `seen` refused a call because of its epoch: learns the newest map, and brings
-    /// the partition to it. Returns `seen` if the same call may succeed now.
+    /// Called when a partition of `seen` refused a call because of its epoch. Reads the newest map,
+    /// and brings the partition to it. Returns `seen` if repeating the call may succeed now.
     pub(crate) async fn resolve(
         &self,
         seen: &Arc<Partitions>,
@@ -37,8 +37,8 @@ impl Router {
             return Ok(now);
         }
         match now.map() {
-            // The home has the map of the call, and the partition an older one or none: it is new,
-            // or its master came back without it.
+            // The home has the map of the call, and the partition an older one or none: the
+            // partition is new, or its master came back without its data.
             Some(map) if error.is_behind() && map.is_settled() => {
                 let is_lost = partition.stored_map().await?.incarnation.is_none();
                 partition.forward(map).await?;
@@ -47,7 +47,8 @@ impl Router {
                 }
                 Ok(now)
             }
-            // A partition has a newer map than the home: the home's master came back without it.
+            // The partition has a newer map than the home: the home's master came back without its
+            // data.
             Some(_) if !error.is_behind() => self.read_again(seen, Ask::All).await,
             _ => Ok(now),
         }
@@ -58,7 +59,7 @@ impl Router {
         self.read_again(seen, Ask::Home).await
     }
 
-    /// Reads the map again if the epoch in a reply of the home is not that of `seen`.
+    /// Reads the map again if the epoch in a reply of the home differs from that of `seen`.
     pub(crate) async fn confirm(
         &self,
         seen: &Arc<Partitions>,
@@ -82,7 +83,8 @@ impl Router {
         if !Arc::ptr_eq(&known, seen) {
             return Ok(known);
         }
-        // A failed read is shared too: each may take seconds while the home's master is away.
+        // Callers also share a failed read, because each read may take seconds while the home's
+        // master is unreachable.
         match meanwhile {
             Some(LastRead {
                 failed: Some(error),
@@ -99,7 +101,7 @@ impl Router {
         self.take(map?)
     }
 
-    /// Takes this map as the current one.
+    /// Makes this map the current one.
     pub(crate) fn take(&self, map: Option<PartitionMap>) -> Result<Arc<Partitions>, Error> {
         let known = self.current();
         if known.map() == map.as_ref() {
@@ -112,8 +114,8 @@ impl Router {
         Ok(new)
     }
 
-    /// The newest map. If another partition has a newer one than the home, it is written back to
-    /// the home.
+    /// Finds the newest map. If another partition has a newer one than the home, writes it to the
+    /// home.
     async fn newest(&self, known: &Partitions, ask: Ask) -> Result<Option<PartitionMap>, Error> {
         let is_cluster = self.servers.is_cluster();
         let reading = known.home().stored_map();
@@ -124,7 +126,7 @@ impl Router {
         match &home {
             Ok(home) if Some(home.epoch) >= known.epoch() => {
                 let is_new = home.map.is_some() && known.map().is_none();
-                // Every queue that does not exist looks like one whose home was emptied.
+                // In a cluster, a queue that does not exist looks like one whose home was emptied.
                 let is_settled = home.incarnation.is_some() || !is_cluster;
                 if is_new || ask == Ask::Home && is_settled {
                     return Ok(home.map.clone());
@@ -135,21 +137,21 @@ impl Router {
         }
         let copies = self.copies(known, home.is_err()).await;
         let newer = copies.newest.filter(|map| {
-            // An older map than the known one is the newest only if no partition has a newer one.
+            // A map older than the known one counts as the newest only if every partition was read.
             let all_read = home.is_ok() && copies.failed.is_none();
             let is_newest = all_read || Some(map.epoch) >= known.epoch();
             is_newest && home.as_ref().map_or(true, |home| map.epoch > home.epoch)
         });
         let Some(map) = newer else {
             let home = match home {
-                // Without a copy, a slow home is waited for.
+                // No copy was found, so the router waits for the slow home.
                 Err(error) if error.kind() == ErrorKind::Timeout => {
                     known.home().stored_map().await?
                 }
                 home => home?,
             };
             return match copies.failed {
-                // The partition that was not read may have the newest map.
+                // A partition that was not read may have the newest map.
                 Some(error) if known.epoch() > Some(home.epoch) || home.incarnation.is_none() => {
                     Err(error)
                 }
@@ -169,7 +171,8 @@ impl Router {
         Ok(Some(map))
     }
 
-    /// Gives the home its map back, and the limits of the partition `source` if it was lost.
+    /// Writes this map to the home. If the home was lost, also gives it the limits of the partition
+    /// `source`.
     async fn restore(
         &self,
         home: &Partition,

@@ -7,28 +7,28 @@ use crate::error::Error;
 use crate::router::Router;
 use crate::server::servers::Servers;
 
-/// How many of the names asked for last keep their router without a handle.
+/// How many of the last requested names keep their router even without a handle.
 const KEPT: usize = 64;
-/// The registry drops the entries of dead routers when it has grown to this, or to twice the live
-/// ones.
+/// The smallest number of entries at which the registry drops dead routers. Otherwise it drops them
+/// at twice the number of live ones.
 const MIN_SWEEP: usize = 128;
 
-/// The routers of a client by queue name. A name has one router as long as a handle of it lives, or
-/// it is among the last 64 that were asked for.
+/// The routers of a client by queue name. A name keeps its router as long as a handle of it lives,
+/// or while it is among the last 64 requested names.
 #[derive(Default)]
 pub(crate) struct Registry(Mutex<Routers>);
 
 #[derive(Default)]
 struct Routers {
     by_name: HashMap<String, Weak<Router>>,
-    /// The routers of the names asked for last, the latest at the end.
+    /// The routers of the last requested names, the latest at the end.
     kept: VecDeque<Arc<Router>>,
-    /// The number of entries at which the dead ones are dropped.
+    /// The number of entries at which dead routers are dropped.
     sweep_at: usize,
 }
 
 impl Registry {
-    /// The router of the queue of this name.
+    /// Returns the router of the queue of this name.
     ///
     /// # Errors
     /// `InvalidInput` if the name is not valid.
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn same_name_twice_has_the_same_router() {
+    fn two_requests_for_a_name_return_one_router() {
         let (registry, servers) = (Registry::default(), Servers::unconnected());
         let first = registry.router("a", &servers).expect("a name");
         for n in 0..2 * KEPT {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_names_once_each_do_not_stay_in_memory() {
+    fn routers_of_ten_thousand_names_used_once_are_dropped() {
         let (registry, servers) = (Registry::default(), Servers::unconnected());
         let mut weak = Vec::new();
         for n in 0..10_000 {

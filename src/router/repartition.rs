@@ -1,7 +1,7 @@
 //! Changing the partitions of a queue that is new or empty.
 //!
-//! While the map changes, calls that name an id wait. Each step may be the last one that an
-//! operator's process makes: the same call again goes on from the map at the home.
+//! While the map changes, calls that name an id wait. The operator's process may end after any
+//! step: repeating the call then continues from the map at the home.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::router::partitions::changing;
 use crate::router::{Partitions, Router};
 use crate::server::patience::Repeat;
 
-/// How long a change waits for what partitions remember of calls. They remember it for 12 s.
+/// How long a change waits until partitions have forgotten calls, which they remember for 12 s.
 const MEMORY_LIMIT: Duration = Duration::from_secs(15);
 const MEMORY_LIMIT_MS: u64 = 15_000;
 
@@ -34,7 +34,7 @@ impl Router {
                 "{count} partitions: a queue has 1 to {MAX_PARTITIONS}"
             )));
         }
-        // Before the refresh, which may write the map back.
+        // Read before the refresh, which may write the map back.
         let lost = self.lost_map().await?;
         let known = self.refresh(&self.current()).await?;
         let mut stored = known.home().stored_map().await?;
@@ -48,7 +48,7 @@ impl Router {
             Some(map) if map.new.len() == count && map.is_settled() => {
                 self.settle(&known, map, lost.is_some()).await
             }
-            // Another client's change was interrupted.
+            // An earlier change to the same number was interrupted, so it is completed.
             Some(map) if map.new.len() == count => self.complete(&known, map.clone()).await,
             Some(map) if !map.is_settled() => {
                 let back = self.take_back(&known, map).await?;
@@ -59,16 +59,16 @@ impl Router {
         }
     }
 
-    /// Changes a settled map, or gives a queue its first one.
+    /// Changes a settled map, or gives a queue its first map.
     async fn change(&self, known: &Arc<Partitions>, count: usize) -> Result<(), Error> {
         let old: Vec<Tag> = known.list().iter().map(|one| one.tag()).collect();
         let until = Instant::now() + MEMORY_LIMIT;
-        // The home's memory is waited for by the change itself.
+        // The deduplication memory of the home needs no wait here: the change itself waits for it.
         for partition in known.list() {
             let (stats, now_ms) = stats(partition).await?;
             refuse_messages(&self.queue_name, &stats)?;
             if partition.tag() == Tag::Home {
-                // A rate or max_leased that is less than the new number of partitions.
+                // Fails if the rate or `max_leased` is less than the new number of partitions.
                 QueueLimits::of_stats(&stats, known.list().len() as u64).of_partition(count)?;
             }
             if partition.tag() != Tag::Home {
@@ -92,18 +92,19 @@ impl Router {
         self.complete(&closed, map).await
     }
 
-    /// Completes a change from the map that the home has: the other partitions of the old map are
-    /// closed, those of the new map made, and the home settled.
+    /// Completes the change that the home's map describes: closes the other partitions of the old
+    /// map, makes those of the new map, and settles the home.
     async fn complete(&self, known: &Arc<Partitions>, map: PartitionMap) -> Result<(), Error> {
         let until = Instant::now() + MEMORY_LIMIT;
         let (of_home, _) = stats(known.home()).await?;
         if let Err(in_use) = refuse_messages(&self.queue_name, &of_home) {
-            // It was empty when it took the map: a failover has undone that, and another client
-            // brought the map back.
+            // The queue was empty when it took the map. A failover has undone the change, and
+            // another client has written the map back.
             self.take_back(known, &map).await?;
             return Err(in_use);
         }
-        // Before the loop, which closes a partition that is removed already by creating it.
+        // Read before the loop, because the loop creates a removed partition again when it closes
+        // it.
         let limits = limits_of(known, &map, &of_home).await?;
         let mut shares = limits.of_partition(map.new.len())?;
         known.home().add_layout_to(&mut shares).await?;
@@ -111,7 +112,7 @@ impl Router {
             loop {
                 let StoredMap { epoch, .. } = partition.stored_map().await?;
                 if epoch == map.epoch {
-                    break; // closed by a process that ended
+                    break; // a process that ended has closed it
                 }
                 if epoch > map.epoch {
                     return Err(changed_meanwhile(&self.queue_name));
@@ -129,14 +130,15 @@ impl Router {
                             return Err(in_use);
                         }
                     }
-                    // Another client brought it to a newer map than was read.
+                    // Another client has given the partition a newer map.
                     Remapped::Epoch(_) if Instant::now() < until => {}
                     Remapped::Epoch(_) => return Err(changed_meanwhile(&self.queue_name)),
                 }
             }
         }
         if map.new.len() == 1 {
-            // Before the map goes: a repetition that finds no map has nothing to complete.
+            // Set before the map is removed, because a repetition that finds no map has nothing to
+            // complete.
             known.home().configure_as(&shares, &of_home).await?;
         }
         for partition in &known.list()[1..] {
@@ -165,8 +167,8 @@ impl Router {
         }
     }
 
-    /// Brings all partitions to the settled map of the home, and to the same limits. `home_is_new`:
-    /// it was lost, and has the default limits.
+    /// Brings all partitions to the settled map of the home, and to the same limits. `home_is_new`
+    /// says that the home was lost and has default limits.
     async fn settle(
         &self,
         known: &Partitions,
@@ -181,8 +183,9 @@ impl Router {
                 break;
             }
         }
-        // While a partition has the map of the change, the home may have only its part of the old
-        // limits. Later only the home has the limits: a partition that was lost has the defaults.
+        // While any partition has the map of the change, the home may have only its part of the old
+        // limits. Later, only the home's limits are sure: a partition that was lost has the
+        // defaults.
         let (stats, _) = stats(source.unwrap_or(known.home())).await?;
         let mut limits = QueueLimits::of_stats(&stats, 1).of_partition(1)?;
         known.home().add_layout_to(&mut limits).await?;
@@ -194,7 +197,7 @@ impl Router {
         Ok(())
     }
 
-    /// Takes a change back, as the queue holds messages.
+    /// Reverts a change because the queue holds messages.
     async fn take_back(
         &self,
         known: &Partitions,
@@ -220,8 +223,8 @@ impl Router {
         self.take((map.old.len() > 1).then_some(back))
     }
 
-    /// Removes a partition that has this map. It may not have got it, or another process may have
-    /// given it a newer one and messages.
+    /// Removes a partition that has this map. The partition may never have got the map, or another
+    /// process may have given it a newer map and messages.
     async fn remove(&self, partition: &Partition, epoch: u64) -> Result<(), Error> {
         match partition.remove(epoch).await? {
             Remapped::Epoch(newer) if newer > epoch => Err(changed_meanwhile(&self.queue_name)),
@@ -231,8 +234,8 @@ impl Router {
     }
 }
 
-/// Gives a partition that was made again after a loss the limits of another one, and pauses it as the
-/// queue is. Users without the right to do so leave that to an operator's `dueq partitions`.
+/// Gives a partition that was created again after a loss the limits and the pause of another
+/// partition. If the user has no right to do so, an operator's `dueq partitions` does it later.
 pub(super) async fn restore_limits(lost: &Partition, from: &Partition) -> Result<(), Error> {
     let (stats, _) = stats(from).await?;
     let limits = QueueLimits::of_stats(&stats, 1).of_partition(1)?;
@@ -242,9 +245,9 @@ pub(super) async fn restore_limits(lost: &Partition, from: &Partition) -> Result
     }
 }
 
-/// The limits of a queue whose map changes. Until the map is settled, the home keeps its share of
-/// the old partitions' limits. When the others go, it gets all of them first, while one of the
-/// others still has a share.
+/// The limits of a queue whose map changes. Until the map is settled, the home has its share of the
+/// limits for the old number of partitions. In a change to one partition, the home gets the whole
+/// limits before the last other partition goes.
 async fn limits_of(
     known: &Partitions,
     map: &PartitionMap,
@@ -263,13 +266,13 @@ async fn limits_of(
     Ok(QueueLimits::of_stats(of_home, 1))
 }
 
-/// An epoch that no map of this queue has had, even if the queue was deleted since.
+/// An epoch that no map of this queue has had, even if the queue was deleted meanwhile.
 pub(super) async fn next_epoch(home: &Partition, epoch: u64) -> Result<u64, Error> {
     let (_, now_ms) = stats(home).await?;
     Ok(now_ms.max(epoch + 1))
 }
 
-/// The stats of one partition, and its server's time in Unix milliseconds.
+/// Reads the stats of one partition, and its server's time in Unix milliseconds.
 async fn stats(partition: &Partition) -> Result<(QueueStats, u64), Error> {
     let mut reply = partition.call(Verb::Stats, &[], Repeat::Harmless).await?;
     let now_ms = u64::try_from(reply.header.now_us / 1_000).unwrap_or(0);
@@ -277,7 +280,7 @@ async fn stats(partition: &Partition) -> Result<(QueueStats, u64), Error> {
 }
 
 impl Partition {
-    /// Sets these limits, and pauses or closes the partition as its queue is.
+    /// Sets these limits, and gives the partition the pause or closing of its queue.
     async fn configure_as(&self, limits: &[Vec<u8>], of_queue: &QueueStats) -> Result<(), Error> {
         let args: Vec<&[u8]> = limits.iter().map(Vec::as_slice).collect();
         self.call(Verb::Configure, &args, Repeat::Harmless).await?;
@@ -292,8 +295,8 @@ impl Partition {
         Ok(())
     }
 
-    /// Adds layout 3 to these limits if the partition has it. The home keeps it while the map
-    /// changes; a partition that is made then does not have it yet.
+    /// Adds layout 3 to these limits if the partition has it. The home keeps its layout while the
+    /// map changes, but a new partition does not have it yet.
     async fn add_layout_to(&self, limits: &mut Vec<Vec<u8>>) -> Result<(), Error> {
         if self.has_layout3().await? {
             limits.extend([b"layout".to_vec(), b"3".to_vec()]);

@@ -1,4 +1,4 @@
-//! One call's way to the partition of an id, also while the map changes.
+//! Routes one call to the partition of its id, also while the map changes.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use crate::partition::Partition;
 use crate::router::{Partitions, Router};
 use crate::server::patience::{Patience, Repeat};
 
-/// The routing of one caller's ids. A call that was refused because of its epoch was not applied,
-/// and is routed by the newer map, for up to 10 s.
+/// The routing of one caller's ids. For up to 10 s it routes a call by the newer map if its epoch
+/// was refused, since such a call was not applied.
 pub(crate) struct Routing<'a> {
     router: &'a Router,
     seen: Arc<Partitions>,
-    /// Since the first refusal.
+    /// The time limit of the repetitions, since the first refusal.
     patience: Option<Patience>,
     /// Whether the last refusals led to a map with other partitions.
     is_moved: bool,
@@ -28,7 +28,7 @@ impl<'a> Routing<'a> {
         }
     }
 
-    /// The partitions that ids are routed to. Waits while the map changes.
+    /// The partitions among which ids are distributed. Waits while the map changes.
     ///
     /// # Errors
     /// `Unavailable` if the map has been changing for 10 s.
@@ -47,7 +47,7 @@ impl<'a> Routing<'a> {
         Ok(Arc::clone(&self.seen))
     }
 
-    /// The partition of this id. Waits while the map changes.
+    /// The partition that this id belongs to. Waits while the map changes.
     pub(crate) async fn partition(&mut self, id: &[u8]) -> Result<Arc<Partition>, Error> {
         let partitions = self.settled().await?;
         partitions.of_id(id).map(Arc::clone)
@@ -61,7 +61,8 @@ impl<'a> Routing<'a> {
             match Box::pin(self.router.resolve(&self.seen, partition, refusal)).await {
                 Ok(now) => {
                     self.seen = now;
-                    // Without its code, which says that no repetition helps.
+                    // The error is wrapped without its code, which would say that no repetition
+                    // helps.
                     let wrong_epoch = refusal.to_string();
                     last = Some(Error::new(ErrorKind::Unavailable, Applied::No, wrong_epoch));
                 }
@@ -77,17 +78,17 @@ impl<'a> Routing<'a> {
 
     /// Whether an item that was refused may be sent as a new one: no earlier try of it was applied.
     ///
-    /// A partition gets another map only while it remembers no call, unless the map has the same
-    /// partitions: then a change was taken back. If it has an older map than the call, a failover
-    /// has undone what it did since.
+    /// A partition gets a map with other partitions only while it remembers no call. A map with the
+    /// same partitions is that of a reverted change. If the partition's map is older than that of
+    /// the call, a failover has undone what the partition did since.
     pub(crate) fn may_send_again(&self, refusal: &Error) -> bool {
         refusal.was_applied() == Applied::No || refusal.is_behind() || self.is_moved
     }
 
-    /// Pauses before the next try; the error if there is to be none.
+    /// Pauses before the next try. Returns the error if there must not be one.
     async fn wait(&mut self, error: Error) -> Result<(), Error> {
         let patience = self.patience.get_or_insert_with(Patience::new);
-        // What failed is the read of a map, or a call that was refused.
+        // The failure is a failed read of the map or a refused call, so repeating is harmless.
         if !patience.allows(&error, Repeat::Harmless) {
             return Err(error.of_read());
         }

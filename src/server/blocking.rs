@@ -15,8 +15,8 @@ use crate::server::route::Route;
 
 /// How long Redis blocks before it replies that no token came.
 const WAIT_SECONDS: u32 = 2;
-/// How long to wait for that reply. Redis's timeout follows its wall clock, which may be set, and
-/// is checked ten times a second.
+/// How long the client waits for that reply. Redis checks its timeout ten times a second, and by
+/// its wall clock, which may be set.
 const WAIT_LIMIT: Duration = Duration::from_secs(4);
 
 /// A connection for one blocking pop at a time, opened when it is needed.
@@ -26,7 +26,7 @@ pub(crate) struct BlockingPop {
 }
 
 impl BlockingPop {
-    /// A pop from lists of this route.
+    /// Makes a pop from lists that this route leads to.
     pub(crate) fn new(route: Route) -> Self {
         Self {
             route,
@@ -35,8 +35,8 @@ impl BlockingPop {
     }
 
     /// Waits for a token in one of the lists for about 2 s; returns the index of its list. Redis
-    /// looks at the lists in their order. An error, or dropping the future, closes the connection,
-    /// and a token may be lost with it.
+    /// checks the lists in their order. An error or a dropped future closes the connection, and may
+    /// lose a token.
     pub(crate) async fn token(&mut self, lists: &[String]) -> Result<Option<usize>, Error> {
         let link = self.route.link().await?;
         let popped = self.token_at(&link, lists).await;
@@ -69,7 +69,7 @@ impl BlockingPop {
         Ok(answer.and_then(|(list, _)| lists.iter().position(|known| *known == list)))
     }
 
-    /// Why no pop from each of these lists can succeed; `None` for those from which one can.
+    /// For each list, the error if no pop from it can succeed; `None` if a pop can.
     pub(crate) async fn refusals(&mut self, lists: &[String]) -> Result<Vec<Option<Error>>, Error> {
         let link = self.route.link().await?;
         let (connection, server) = self.take_connection(&link).await?;
@@ -86,7 +86,7 @@ impl BlockingPop {
         let address = &server.address;
         let mut refusals = vec![None; lists.len()];
         let probing = async {
-            // The probes neither panic nor are cancelled.
+            // The tasks of the probes neither panic nor are cancelled.
             while let Some(Ok((index, is_pop, answer))) = probes.join_next().await {
                 let Err(error) = answer else {
                     continue;
@@ -95,7 +95,7 @@ impl BlockingPop {
                 if error.code().is_none() {
                     return Err(error);
                 }
-                // A user may have the right to pop and not the right to ask for the length.
+                // A user may have the right to pop but not the right to ask for the length.
                 let is_refusal = match error.code() {
                     Some("NOPERM") => is_pop,
                     code => matches!(code, Some("WRONGTYPE" | "MOVED")),
@@ -131,9 +131,9 @@ impl BlockingPop {
     }
 }
 
-/// Commands that fail if no pop from this list can succeed, and take nothing from it.
+/// Commands that fail if no pop from this list can succeed. They take nothing from the list.
 fn probes_of(list: &str) -> [Cmd; 2] {
-    // Redis checks the user's rights first, and then rejects the timeout.
+    // Redis checks the user's rights first, and then rejects the invalid timeout.
     let mut rights = redis::cmd("BLPOP");
     rights.arg(list).arg(-1);
     let mut type_of = redis::cmd("LLEN");

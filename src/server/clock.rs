@@ -1,19 +1,19 @@
-//! An estimate of the Redis server's clock from the replies' timestamps. Nothing reads the wall
-//! clock of this machine.
+//! An estimate of the Redis server's clock from the timestamps of replies. Nothing here reads the
+//! wall clock of this machine.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The most that two clocks drift apart: one part in 1,000. Quartz drifts less; a slewed clock may
-/// drift as much.
+/// The most by which two clocks drift apart: one part in 1,000. Quartz drifts less; a clock that is
+/// being slewed may drift as much.
 const DRIFT: i64 = 1_000;
 
 /// The estimate of the server's clock.
 ///
 /// A reply to a call that was sent at `sent` and answered at `received` bounds the difference of
-/// the two clocks. The bounds so far, loosened by the drift since, and the bounds of the new reply
-/// both hold, so their intersection holds: a slow reply never spoils the estimate of a fast one. If
-/// they do not intersect, the server's clock was set, and only the new bounds count.
+/// the two clocks. Both the earlier bounds, loosened by the drift since, and the new reply's bounds
+/// are valid, so their intersection is valid too: a slow reply never makes the estimate of a fast
+/// one worse. If they do not intersect, the server's clock was set, and only the new bounds count.
 #[derive(Debug)]
 pub(crate) struct Clock {
     start: Instant,
@@ -29,7 +29,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// The bounds at another instant, later or earlier: drift loosens them in both directions.
+    /// The bounds at another instant, later or earlier. Drift loosens them in both directions.
     fn loosened(self, at: Instant) -> Self {
         let distance = at.max(self.taken).duration_since(at.min(self.taken));
         let drift = i64::try_from(distance.as_micros()).unwrap_or(i64::MAX) / DRIFT + 1;
@@ -130,7 +130,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn the_fastest_round_trip_wins() {
+    fn the_fastest_round_trip_determines_the_estimate() {
         let start = Instant::now();
         let clock = clock_at(start);
         clock.observe(start, start + 10 * MS, 1_000_000);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_gives_way_to_what_is_new_as_clocks_drift() {
+    fn old_bounds_give_way_to_new_ones_as_clocks_drift() {
         let start = Instant::now();
         let clock = clock_at(start);
         clock.observe(start, start + MS, 1_000_000);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn no_time_that_a_server_may_claim_overflows() {
+    fn no_timestamp_of_a_server_causes_an_overflow() {
         let start = Instant::now();
         for claimed in [
             [i64::MIN, i64::MAX],

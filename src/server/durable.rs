@@ -1,4 +1,4 @@
-//! Calls that wait until replicas or disks have their effect: WAIT and WAITAOF.
+//! Calls that wait until their effect is on replicas or disks, by WAIT and WAITAOF.
 //!
 //! WAIT covers the writes of its *connection*, so it follows the script on the same connection. A
 //! script that finds its work already done writes nothing, and from Redis 7.2 on WAIT then waits
@@ -23,16 +23,16 @@ use crate::server::patience::RESPONSE_LIMIT;
 /// The result of the wait for replicas or disks.
 pub(crate) enum Waited {
     Confirmed,
-    /// Too few confirmed in time: says which are missing.
+    /// Too few replicas or disks confirmed in time. The text says which are missing.
     Short(String),
-    /// The wait failed: whether the replicas have the change is unknown. The master has done what
-    /// the script replied.
+    /// The wait failed, so it is not known whether replicas have the change. The master has done
+    /// what the script replied.
     Failed(Error),
 }
 
 impl Lane {
-    /// Calls a script once, and waits until its effect is as durable as asked. An error means that
-    /// the script did not reply; the result of the wait comes beside the reply.
+    /// Calls a script once, and waits until its effect is as durable as requested. An error means
+    /// that the script did not reply; the result of the wait is returned beside the reply.
     ///
     /// The wait covers every write before it, also if this script changes nothing. So the
     /// repetition of a push whose first reply was lost confirms as much as the first.
@@ -74,7 +74,7 @@ impl Lane {
         harness::done(observed, &answer);
         let reply = self.decode(verb, answer, sent, &info)?;
         if reply.header.incarnation.is_empty() {
-            // There is no queue, and nothing to lose.
+            // The queue does not exist, so there is nothing to lose.
             return Ok((reply, Waited::Confirmed));
         }
         let limit = RESPONSE_LIMIT + durability.timeout();
@@ -94,7 +94,7 @@ impl Lane {
         Ok((reply, waited))
     }
 
-    /// Why the server cannot wait. Nothing was changed.
+    /// The error of a server that cannot wait. Nothing was changed.
     fn cannot_wait(&self, info: &ConnectionInfo, error: RedisError) -> Error {
         let detail = error.detail().unwrap_or_default().to_lowercase();
         let reason = if detail.contains("unknown command") {
@@ -114,8 +114,8 @@ impl Lane {
     }
 }
 
-/// A master that was replaced between script and wait may redirect the wait: the change may be
-/// missing where the keys are now.
+/// The error of a wait. If the master was replaced between script and wait, the wait may be
+/// redirected: the change may be missing where the keys are now.
 fn of_wait(error: Error) -> Error {
     if !matches!(error.code(), Some("MOVED" | "ASK")) {
         return error;
@@ -124,7 +124,7 @@ fn of_wait(error: Error) -> Error {
     Error::with_source(ErrorKind::Unavailable, Applied::Unknown, message, error)
 }
 
-/// Waits for all writes of this server until now.
+/// Waits for all earlier writes on this connection.
 async fn wait(
     connection: &mut MultiplexedConnection,
     keys: &Keys,
@@ -138,7 +138,8 @@ async fn wait(
     pipeline
         .add_command(touch(keys))
         .add_command(waiting(durability));
-    // Without that write the count of replicas has no meaning, so its error counts as the wait's.
+    // Without the write before it, WAIT's count of replicas means nothing, so an error of that
+    // write counts as the wait's error.
     let count = pipeline.len();
     let answers = connection.send_packed_commands(&pipeline, 0, count).await?;
     let answers = answers
@@ -177,8 +178,8 @@ fn waiting(durability: Durability) -> Cmd {
     }
 }
 
-/// Finds out before any change whether the server refuses to wait. It waits for no replica, and at
-/// most 1 ms for a disk.
+/// A command that finds out, before any change, whether the server can wait. It waits for no
+/// replica, and at most 1 ms for a disk.
 fn probe(durability: Durability) -> Cmd {
     match durability {
         Durability::Fsynced { local, .. } => redis::cmd("WAITAOF")
@@ -192,7 +193,7 @@ fn probe(durability: Durability) -> Cmd {
     }
 }
 
-/// Which replicas or disks have not confirmed, if any.
+/// The text about the replicas or disks that have not confirmed, if there are any.
 fn shortfall(durability: Durability, answer: &Value) -> Option<String> {
     let timeout = durability.timeout();
     match (durability, answer) {
@@ -241,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_who_is_missing_is_named() {
+    fn the_shortfall_names_missing_replicas_and_disks() {
         let timeout = Duration::from_millis(5);
         let replicated = Durability::Replicated {
             replicas: 2,

@@ -1,4 +1,4 @@
-//! The meaning of an error of the Redis crates: its kind, and whether the call took effect.
+//! Translates an error of the Redis crates: its kind, and whether the call took effect.
 
 use std::error::Error as _;
 
@@ -6,7 +6,7 @@ use redis::{ErrorKind as RedisKind, RedisError};
 
 use crate::error::{Applied, ConnectionFault, Error, ErrorKind, printable};
 
-/// An error of a call that was sent to `address`.
+/// The error of a call that was sent to `address`.
 pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
     if error.is_timeout() {
         return Error::with_source(
@@ -32,7 +32,7 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
             }
         };
     };
-    // Redis names the script in errors that it raises while running it, however long they are.
+    // Redis names the script in errors that it raises while the script runs, even in long ones.
     let in_script = error
         .detail()
         .is_some_and(|detail| detail.contains("script: "));
@@ -43,28 +43,28 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
     let (kind, applied) = match code.as_str() {
         "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "READONLY" | "ASK"
         | "MISCONF" | "NOREPLICAS" => (ErrorKind::Unavailable, Applied::No),
-        // A client of a cluster follows it. For any other, every repetition would get the same reply.
+        // A client of a cluster follows this redirection. To any other client it is final: every
+        // repetition would get the same reply.
         "MOVED" => (ErrorKind::Unsupported, Applied::No),
-        // The server became a replica while it waited for something.
+        // The server became a replica while the call was blocked.
         "UNBLOCKED" => (ErrorKind::Unavailable, Applied::Unknown),
-        // The server's scripts were flushed after this one was loaded: the next try loads it
+        // The server's scripts were flushed after this script was loaded. The next try loads it
         // again.
         "NOSCRIPT" => (ErrorKind::Unavailable, Applied::No),
-        // The partition has another map than the caller: see `Error::is_remapped`.
+        // The partition's map differs from the caller's: see `Error::is_remapped`.
         "REMAPPED" | "BEHIND" => (ErrorKind::Unavailable, Applied::No),
         "ERR" if detail.starts_with("max number of clients") => {
             (ErrorKind::Unavailable, Applied::No)
         }
         "OOM" => (ErrorKind::Full, Applied::No),
-        // Raised within a script, which may have written before (from Redis 7.2 on).
-        "NOPERM" if in_script => (ErrorKind::Denied, Applied::Unknown),
+        // Raised within a script, which may have written before.
+        _ if in_script && lacks_right(&code, &detail) => (ErrorKind::Denied, Applied::Unknown),
         "NOAUTH" | "WRONGPASS" | "NOPERM" => (ErrorKind::Denied, Applied::No),
         "LAYOUT" => (ErrorKind::Unsupported, Applied::No),
         "BADARGS" | "HELD" => (ErrorKind::InvalidInput, Applied::No),
-        // The scripts read each key before they write, so that these errors come before the first
-        // write.
+        // Scripts read each key before they write, so these errors come before the first write.
         "BADKEYS" | "BADNOW" | "WRONGTYPE" => (ErrorKind::Server, Applied::No),
-        // Redis rolls nothing back.
+        // Redis does not roll back the writes of a script.
         _ if in_script => (ErrorKind::Server, Applied::Unknown),
         _ => (ErrorKind::Server, Applied::No),
     };
@@ -89,9 +89,12 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
         "MOVED" => {
             " (the queue is on another node of this cluster: connect with redis+cluster://, or let the user call INFO, so that the client finds the cluster)"
         }
+        code if lacks_right(code, &detail) => {
+            " (give the user the rights that `dueq acl ROLE QUEUE` lists)"
+        }
         _ => "",
     };
-    // A script that stopped may have written: the server did not refuse it.
+    // A stopped script may have written, so the text must not say that the server refused the call.
     let did = if applied == Applied::No {
         "refused"
     } else {
@@ -99,6 +102,14 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
     };
     let message = format!("redis at {address} {did}: {code} {detail}{hint}");
     Error::with_source(kind, applied, message, error).with_code(&code)
+}
+
+/// Whether the user lacks the right to run a command or to use its keys or channels. Within a script
+/// no server has a code for that: Redis 7.0 has the first text, Redis 8.0 and Valkey 8 and 9 the
+/// second.
+fn lacks_right(code: &str, detail: &str) -> bool {
+    let texts = ["The user executing the script ", "ACL failure in script: "];
+    code == "NOPERM" || code == "ERR" && texts.iter().any(|text| detail.starts_with(text))
 }
 
 /// Whether the server said that it has no such function. Redis has no code of its own for that.
@@ -110,13 +121,14 @@ pub(crate) fn is_unknown_function(error: &Error) -> bool {
     detail.is_some_and(|detail| detail.contains("Function not found"))
 }
 
-/// An error of connecting to `address`: nothing was sent.
+/// The error of connecting to `address`: no call was sent.
 pub(crate) fn of_connecting(address: &str, error: RedisError) -> Error {
     if let Some((command, _)) = error
         .detail()
         .and_then(|detail| detail.split_once(", with args"))
     {
-        // A server that does not know HELLO or AUTH quotes their arguments: the password.
+        // The reply is not quoted: a server that does not know HELLO or AUTH repeats their
+        // arguments, which include the password.
         let message = format!("redis at {address} refused: {command}");
         return Error::new(ErrorKind::Unsupported, Applied::No, message);
     }
@@ -130,7 +142,8 @@ pub(crate) fn of_connecting(address: &str, error: RedisError) -> Error {
                 ErrorKind::Unavailable
             };
             let reason = reason(&error);
-            // An alert about a certificate that was received is about the own one.
+            // An alert about a certificate that comes from the server is about the client's own
+            // certificate.
             let hint = if reason.contains("received fatal alert") && reason.contains("Certificate")
             {
                 " (redis refused the client certificate: renew the files of --cert and --key, which are \
@@ -168,7 +181,7 @@ fn reason(error: &RedisError) -> String {
         .map_or_else(|| printable(&error.to_string()), printable)
 }
 
-/// The server did not reply in time.
+/// The error if the server did not reply in time.
 pub(crate) fn silent(address: &str, limit: std::time::Duration) -> Error {
     Error::new(
         ErrorKind::Timeout,
@@ -177,13 +190,13 @@ pub(crate) fn silent(address: &str, limit: std::time::Duration) -> Error {
     )
 }
 
-/// Another server became the master.
+/// The error if another server became the master.
 pub(crate) fn superseded(address: &str, applied: Applied) -> Error {
     let message = format!("redis at {address} is the master no more, another one is");
     Error::new(ErrorKind::Unavailable, applied, message)
 }
 
-/// The server, or something between, closed the connection.
+/// The error if the server, or a device on the way, closed the connection.
 pub(crate) fn hung_up(address: &str) -> Error {
     Error::new(
         ErrorKind::Unavailable,
@@ -197,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_repeats_the_password_is_not_quoted() {
+    fn a_refusal_that_repeats_the_password_is_not_quoted() {
         let detail =
             "unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'hunter2'";
         let error = of_connecting(
@@ -216,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_another_map_were_not_applied() {
+    fn errors_about_another_map_were_not_applied() {
         for code in ["REMAPPED", "BEHIND"] {
             let error = of_call(
                 "here",
@@ -234,22 +247,42 @@ mod tests {
 
     #[test]
     fn a_denied_command_inside_a_script_leaves_it_unknown() {
-        let of = |detail: &str| {
+        let of = |code: &str, detail: &str| {
             of_call(
                 "here",
-                redis::make_extension_error("NOPERM".into(), Some(detail.into())),
+                redis::make_extension_error(code.into(), Some(detail.into())),
             )
         };
-        let within = of("ACL failure in script: no rights script: 1234, on @user_script:1.");
-        assert_eq!(
-            (within.kind(), within.was_applied()),
-            (ErrorKind::Denied, Applied::Unknown)
-        );
-        assert!(
-            within.to_string().contains("stopped halfway: NOPERM"),
-            "{within}"
-        );
-        let refused = of("User x has no permissions");
+        let redis_7_0 = [
+            "can't run this command or subcommand",
+            "can't access at least one of the keys mentioned in the command arguments",
+            "can't publish to the channel mentioned in the command",
+        ]
+        .map(|why| ("ERR", format!("The user executing the script {why}")));
+        let newer = [
+            "No permissions to access a key",
+            "User x has no permissions to run 'hset'",
+        ]
+        .map(|why| format!("ACL failure in script: {why}"));
+        let newer = newer
+            .into_iter()
+            .flat_map(|why| [("ERR", why.clone()), ("NOPERM", why)]);
+        for (code, why) in redis_7_0.into_iter().chain(newer) {
+            for place in [
+                "1234, on @user_script:1.",
+                "dueq_push, on @user_function:1.",
+            ] {
+                let within = of(code, &format!("{why} script: {place}"));
+                assert_eq!(
+                    (within.kind(), within.was_applied()),
+                    (ErrorKind::Denied, Applied::Unknown),
+                    "{within}"
+                );
+                let stopped = format!("stopped halfway: {code}");
+                assert!(within.to_string().contains(&stopped), "{within}");
+            }
+        }
+        let refused = of("NOPERM", "User x has no permissions");
         assert!(refused.to_string().contains("refused: NOPERM"), "{refused}");
         assert_eq!(refused.was_applied(), Applied::No);
     }

@@ -16,12 +16,12 @@ pub(crate) struct Fake {
 }
 
 impl Fake {
-    /// A server that is a master and fit to hold queues, and answers nothing else.
+    /// A server that is a fit master, and answers nothing but questions about that.
     pub(crate) async fn master() -> Self {
         Self::start(|_, words| ready(usual(&words))).await
     }
 
-    /// `answer` gets the server's port, and the words of a command, as for [`start`](Self::start).
+    /// Starts a server like [`start`](Self::start), whose `answer` also gets the server's port.
     pub(crate) async fn start_knowing_its_port<F, A>(answer: F) -> Self
     where
         F: Fn(u16, Vec<String>) -> A + Clone + Send + Sync + 'static,
@@ -35,9 +35,9 @@ impl Fake {
         server
     }
 
-    /// `answer` gets the number of the connection, counted from 0, and the words of a command. It
-    /// returns the bytes of the reply, or `None` for a command that is never answered. Commands of
-    /// one connection are answered in their order.
+    /// Starts a server. `answer` gets the number of the connection, counted from 0, and the words
+    /// of a command. It returns the bytes of the reply, or `None` for a command that is never
+    /// answered. Commands of one connection are answered in order.
     pub(crate) async fn start<F, A>(answer: F) -> Self
     where
         F: Fn(usize, Vec<String>) -> A + Clone + Send + Sync + 'static,
@@ -111,13 +111,13 @@ async fn number(stream: &mut BufReader<TcpStream>) -> Option<usize> {
     line.get(1..)?.trim().parse().ok()
 }
 
-/// What a master that is fit for queues replies when a client connects, subscribes or asks about
+/// The reply of a fit master to the commands with which a client connects, subscribes or examines
 /// it.
 pub(crate) fn usual(words: &[String]) -> Option<String> {
     match words[0].to_uppercase().as_str() {
         "HELLO" => Some("%1\r\n+proto\r\n:3\r\n".to_owned()),
         "CLIENT" | "UNWATCH" => Some("+OK\r\n".to_owned()),
-        // Every key exists but those named `absent`.
+        // Every key exists, except those with `absent` in their names.
         "EXISTS" => Some(format!(":{}\r\n", u8::from(!words[1].contains("absent")))),
         "PING" => Some(
             words

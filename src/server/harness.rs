@@ -1,8 +1,8 @@
-//! For programs that test dueq: they observe every script call, may replace scripts by broken ones,
-//! may shorten the lists of crons, and may leave something out.
+//! Hooks for programs that test dueq: they observe every script call, replace scripts by broken
+//! ones, shorten the lists of crons, or disable a part of the library.
 //!
-//! Behind the feature `harness`, which is outside of semantic versioning. All are set once for the
-//! whole process, before the first call; later calls that set them are refused.
+//! Behind the feature `harness`, which is outside of semantic versioning. Each hook is set at most
+//! once in a process, before the first call; setting it later is refused.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,18 +18,18 @@ use crate::server::failure;
 
 /// Observes every script call of this process.
 pub trait Observer: Send + Sync + 'static {
-    /// The server to which the call of this number is sent: the master, in a cluster. Told just
-    /// before [`invoke`](Observer::invoke).
+    /// Called just before [`invoke`](Observer::invoke) with the server that gets the call of this
+    /// number; in a cluster, a master.
     fn server(&self, call: u64, address: &str) {
         let _ = (call, address);
     }
 
-    /// A call is about to be sent. `args` are the script's ARGV; `call` is unique in this process.
-    /// `queue` names the partition: `orders`, or `orders/17` for another one than the first.
+    /// Called before a call is sent. `args` are the script's ARGV; `call` is unique in this
+    /// process. `queue` names the partition: `orders`, or `orders/17` for one that is not the home.
     fn invoke(&self, call: u64, verb: &'static str, queue: &str, args: &[&[u8]]);
 
-    /// The reply, or why there is none and whether the call may have been applied. Not called if
-    /// the caller dropped its future.
+    /// Called with the reply, or with the error and whether the call may have been applied. Not
+    /// called if the caller dropped its future.
     fn done(&self, call: u64, result: Result<&Reply, (String, Applied)>);
 }
 
@@ -51,7 +51,8 @@ static CALLS: AtomicU64 = AtomicU64::new(1);
 static LIST: OnceLock<usize> = OnceLock::new();
 static FORGETS_LOST_CLAIMS: AtomicBool = AtomicBool::new(false);
 
-/// This process forgets claims without a reply from now on, so that a checker must notice it.
+/// From now on, this process does not look up claims without a reply. A checker of histories must
+/// notice that.
 pub fn forget_lost_claims() {
     FORGETS_LOST_CLAIMS.store(true, Ordering::Relaxed);
 }
@@ -60,13 +61,13 @@ pub(crate) fn forgets_lost_claims() -> bool {
     FORGETS_LOST_CLAIMS.load(Ordering::Relaxed)
 }
 
-/// This process lists at most so many fires of a cron, so that lists run dry. `false` if it was set
-/// before.
+/// Limits each list of fires of this process to this number, so that lists run dry. `false` if the
+/// limit was set before.
 pub fn shorten_lists(fires: usize) -> bool {
     LIST.set(fires).is_ok()
 }
 
-/// The most fires of a list, if it was set.
+/// The most fires of a list, if a test set it.
 pub(crate) fn list_length() -> Option<usize> {
     LIST.get().copied()
 }
@@ -84,7 +85,7 @@ pub fn replace_scripts(folder: &Path) -> std::io::Result<()> {
     let mut replaced = HashMap::new();
     for verb in Verb::ALL {
         match std::fs::read_to_string(folder.join(verb.name()).with_extension("lua")) {
-            Ok(code) => drop(replaced.insert(*verb, &*code.leak())), // once in a process, and needed until its end
+            Ok(code) => drop(replaced.insert(*verb, &*code.leak())), // leaked once
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }

@@ -7,7 +7,7 @@ use redis::Value;
 use crate::error::{Applied, Error, ErrorKind, printable};
 use crate::telemetry::events;
 
-/// The sections of INFO that [`Info::check`] and [`Info::is_clustered`] look at.
+/// The sections of INFO that [`Info::check`] and [`Info::is_clustered`] need.
 pub(crate) const FITNESS: [&str; 4] = ["server", "memory", "persistence", "cluster"];
 
 /// The reply to INFO.
@@ -34,12 +34,12 @@ impl Info {
         Ok(())
     }
 
-    /// Whether the server is a node of a cluster.
+    /// Whether the server belongs to a Redis Cluster.
     pub(crate) fn is_clustered(&self) -> bool {
         self.field("cluster_enabled") == Some("1")
     }
 
-    /// The value of this name, if it has one.
+    /// The value of this field, if INFO has it.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.0
             .lines()
@@ -47,12 +47,13 @@ impl Info {
             .map(str::trim)
     }
 
-    /// The value of this name as a number.
+    /// The value of this field as a number.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.field(name)?.parse().ok()
     }
 
-    /// Processor time of the thread that runs scripts; of the whole server where it does not tell.
+    /// The processor time of the thread that runs scripts; of the whole server if the server does
+    /// not report that.
     pub(crate) fn main_thread_cpu_us(&self) -> Option<u64> {
         let seconds = |user, system| {
             let number = |name| self.field(name)?.parse::<f64>().ok();
@@ -73,7 +74,7 @@ pub(crate) fn unexpected(command: &str, answer: &dyn Debug) -> Error {
     )
 }
 
-/// Why this server is not fit for queues, and what to change.
+/// The reason why this server is not fit for queues, and what to change; `None` if it is fit.
 fn unfit(info: &Info) -> Option<String> {
     if let Some(reason) = too_old(info) {
         return Some(reason);
@@ -86,7 +87,7 @@ fn unfit(info: &Info) -> Option<String> {
     }
 }
 
-/// Which version is needed, if this one is too old.
+/// The version that is needed, if this server's version is too old.
 pub(crate) fn too_old(info: &Info) -> Option<String> {
     let (product, version, least) = match info.field("valkey_version") {
         Some(version) => ("Valkey", version, (7, 2)),
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_time_is_that_of_the_thread_that_runs_scripts() {
+    fn cpu_time_is_taken_from_the_thread_that_runs_scripts() {
         let whole = "used_cpu_sys:1.5\r\nused_cpu_user:2.25\r\n";
         let thread = "used_cpu_sys_main_thread:0.5\r\nused_cpu_user_main_thread:0.000001\r\n";
         let us = |text: &str| Info(text.to_owned()).main_thread_cpu_us();

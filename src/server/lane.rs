@@ -21,10 +21,11 @@ use crate::server::failure;
 #[cfg(feature = "harness")]
 use crate::server::harness;
 
-/// A connection that was idle for longer may have been closed by the other side.
+/// A connection that was idle for longer than this may have been closed by the other side.
 const IDLE_LIMIT: Duration = Duration::from_secs(1);
 
-/// For so long after a lane gave up a connection, it is slower to give up the next one.
+/// For this long after a lane gave up a connection, it waits longer before it gives up the next
+/// one.
 const SLOWER_FOR: Duration = Duration::from_secs(60);
 
 /// Calls scripts on one connection, and replaces it when it is lost.
@@ -37,43 +38,44 @@ pub(crate) struct Lane {
     /// limits.
     dedicated: Option<Arc<OwnedSemaphorePermit>>,
     open: Mutex<Option<OpenConnection>>,
-    /// Whether only the first call after a pause doubts its connection. The others may wait for a
-    /// large call before them.
+    /// Whether only the first call after a pause doubts the connection. Other calls may just be
+    /// waiting for a large call before them.
     doubts_idle_only: bool,
-    /// When it gave up a connection that was doubted, and after how long a call doubts the next one:
-    /// each time twice as long. On a slow network a large call arrives at last, although small ones
-    /// before it were answered soon.
+    /// When the lane last gave up a connection that it doubted, and after how long a call doubts
+    /// the next one. That time doubles with each one given up, so that on a slow network a large
+    /// call arrives at last.
     gave_up: Mutex<Option<(Instant, Duration)>>,
-    /// How many connections it has had.
+    /// How many connections the lane has had.
     connections: AtomicU64,
-    /// Held by a call that waits for replicas. Redis would process a call behind such a wait only
-    /// after it, even if its caller is gone; so the next call is sent when the wait is over.
+    /// Held by a call that waits for replicas. Redis processes a later call on the connection only
+    /// after that wait, even if its caller is gone, so the next call is sent when the wait is over.
     pub(crate) wait_lock: tokio::sync::Mutex<()>,
 }
 
-/// Identifies one connection of a lane, and names its server.
+/// Identifies one connection of a lane, and its server.
 #[derive(Clone)]
 pub(crate) struct ConnectionInfo {
     pub(crate) server: Arc<Server>,
-    /// Counts the connections of the lane.
+    /// The number of the connection in its lane.
     number: u64,
     health: Arc<LaneHealth>,
-    /// After how long without an answer the call that took the connection doubts it.
+    /// After how long without an answer the call that took the connection doubts that the
+    /// connection is alive.
     doubt_after: Option<Duration>,
 }
 
-/// What the calls on one connection know of it.
+/// What calls have found out about one connection.
 #[derive(Default)]
 struct LaneHealth {
-    /// Whether a call was answered soon. A connection is doubted only then.
+    /// Whether some call was answered soon. Only such a connection is doubted.
     is_fast: AtomicBool,
-    /// The server answers, but not on this connection.
+    /// Cancelled when the server answers, but not on this connection.
     is_dead: CancellationToken,
 }
 
 struct OpenConnection {
     connection: MultiplexedConnection,
-    /// The permit of the pool, unless the connection is dedicated.
+    /// The pool's permit for the connection, unless the connection is dedicated.
     pooled: Option<deadpool_redis::Connection>,
     info: ConnectionInfo,
     used: Instant,
@@ -82,7 +84,8 @@ struct OpenConnection {
 }
 
 impl ConnectionInfo {
-    /// The answer to a call on this connection, or an error once the connection is known to be dead.
+    /// Awaits the answer to a call on this connection. Returns an error once the connection is
+    /// known to be dead.
     pub(crate) async fn answered<T>(
         &self,
         call: impl Future<Output = Result<T, RedisError>>,
@@ -108,7 +111,7 @@ impl ConnectionInfo {
                 answer
             }
             () = is_dead.cancelled() => Err(only_elsewhere()),
-            // It completes `is_dead`, too.
+            // This also cancels `is_dead`.
             () = doubt => Err(only_elsewhere()),
         }
     }
@@ -135,7 +138,7 @@ impl Lane {
         }
     }
 
-    /// A lane whose connection is not from the pool, for calls that wait long.
+    /// Makes a lane with a dedicated connection, for calls that wait long.
     pub(crate) fn dedicated(
         connector: Arc<Connector>,
         clock: Arc<Clock>,
@@ -147,7 +150,7 @@ impl Lane {
         }
     }
 
-    /// A lane for calls of up to 1 MiB.
+    /// Makes a lane for calls of up to 1 MiB.
     pub(crate) fn for_pushes(connector: Arc<Connector>, clock: Arc<Clock>) -> Self {
         Self {
             doubts_idle_only: true,
@@ -163,15 +166,15 @@ impl Lane {
         &self.connector
     }
 
-    /// Drops a connection that has been idle for more than 1 s. Call it before a call that must not
-    /// be repeated: the other side may have closed the connection, and the reply would be lost. The
-    /// pool checks the connections that it gives out.
+    /// Drops a connection that has been idle for more than 1 s. Used before a call that must not be
+    /// repeated: if the other side had closed the connection, the outcome of the call would be
+    /// unknown. The pool checks the connections that it gives out.
     pub(crate) fn distrust_idle(&self) {
         self.lock().take_if(|open| open.used.elapsed() > IDLE_LIMIT);
     }
 
-    /// Calls a script once. A script that the server does not know is sent along. `asking`: the
-    /// server gets the slot of the keys, and serves it only to calls that say so.
+    /// Calls a script once. If the server does not know the script, its source is sent. `asking` is
+    /// for a server that is getting the slot of the keys: it serves them only after ASKING.
     pub(crate) async fn call(
         &self,
         verb: Verb,
@@ -213,7 +216,7 @@ impl Lane {
         self.command_asking(command, false).await
     }
 
-    /// Sends a plain command; if `asking`, to a server that gets the slot of the keys.
+    /// Sends a plain command. `asking` is for a server that is getting the slot of the keys.
     pub(crate) async fn command_asking(&self, command: &Cmd, asking: bool) -> Result<Value, Error> {
         let (mut connection, info) = self.connection().await?;
         let asked = async { Ok(info.answered(send(&mut connection, command, asking)).await) };
@@ -238,7 +241,7 @@ impl Lane {
         Ok(reply)
     }
 
-    /// Calls a script by its hash, and by its text if the server does not know the hash.
+    /// Calls a script by its hash; if the server does not know the hash, by its source.
     pub(crate) async fn exchange(
         connection: &mut MultiplexedConnection,
         verb: Verb,
@@ -316,9 +319,9 @@ impl Lane {
         }
     }
 
-    /// Converts an error, and closes the connection if it is of no more use: after an error that is
-    /// not the server's own it is out of step, and a server that became a replica takes no writes.
-    /// A newer connection of this lane stays open.
+    /// Converts an error, and closes the connection if it cannot be used any more. After an error
+    /// that is not a reply of the server, the connection is out of step; and a server that became a
+    /// replica accepts no writes. A newer connection of this lane stays open.
     pub(crate) fn fail(&self, info: &ConnectionInfo, error: RedisError) -> Error {
         let useless =
             matches!(error.code(), None | Some("READONLY" | "UNBLOCKED")) || error.is_timeout();
@@ -346,7 +349,8 @@ impl Lane {
     }
 }
 
-/// Sends a command; if `asking`, right behind ASKING, so that no other call comes between.
+/// Sends a command. With `asking`, ASKING goes right before it, so that no other call comes
+/// between.
 async fn send(
     connection: &mut MultiplexedConnection,
     command: &Cmd,
@@ -360,7 +364,7 @@ async fn send(
     let answers = connection.send_packed_commands(&pipeline, 0, 2).await?;
     let mut answers = answers.into_iter().map(Value::extract_error);
     match (answers.next(), answers.next()) {
-        // Without the right to ASKING: the redirection would lead nowhere.
+        // The user has no right to ASKING, so following the redirection would be in vain.
         (Some(Err(refused)), Some(Err(error))) if error.code() == Some("MOVED") => Err(refused),
         (_, Some(answer)) => answer,
         (_, None) => Ok(Value::Nil),

@@ -14,32 +14,31 @@ use crate::server::rounds::Rounds;
 /// Four connections to one server and the clock that they share. A client has one link for each
 /// server that it uses; all its queues share it.
 ///
-/// The calls are spread over four connections so that none waits behind a slower kind: neither a
-/// settlement behind a bulk push, nor a beat behind either, nor any of them behind 4 MB of claimed
-/// payloads.
+/// Each kind of calls has its own connection, so that none waits behind a slower kind: for example
+/// a settlement behind a bulk push, or a beat behind 4 MB of claimed payloads.
 pub(crate) struct ServerLink {
-    /// Push, cancel, reschedule, run_now and requeue.
+    /// The lane for push, cancel, reschedule, run_now and requeue.
     pub(crate) pushes: Arc<Lane>,
-    /// Settlements.
+    /// The lane for settlements.
     pub(crate) settles: Arc<Lane>,
-    /// Claim.
+    /// The lane for claims.
     pub(crate) claims: Arc<Lane>,
-    /// Everything else: beat, promote, reap, extend, and the calls of operators.
+    /// The lane for everything else: beat, promote, reap, extend, and the calls of operators.
     pub(crate) control: Arc<Lane>,
     /// The rounds of calls of producers, for queues of several partitions.
     pub(crate) rounds: Arc<Rounds>,
-    /// When a read was given up last because no reply came in time.
+    /// When the last read was given up because no reply came in time.
     silent: Mutex<Option<Instant>>,
 }
 
 impl ServerLink {
-    /// A link without connections: each opens with its first call.
+    /// Makes a link without open connections: each opens with its first call.
     pub(crate) fn new(connector: &Arc<Connector>) -> Self {
         Self::with_clock(connector, &Arc::new(Clock::new()))
     }
 
-    /// A link to the same server whose connections live on `runtime`, whichever task makes a call.
-    /// It shares the estimate of the server's clock.
+    /// Makes a link to the same server whose connections live on `runtime`, whichever task makes a
+    /// call. Both links share the estimate of the server's clock.
     pub(crate) fn on_runtime(&self, runtime: Handle) -> Self {
         let connector = Arc::new(self.connector().on_runtime(runtime));
         Self::with_clock(&connector, self.control.clock())
@@ -61,8 +60,8 @@ impl ServerLink {
         self.control.connector()
     }
 
-    /// A read of the server was given up: the next ones are not tried for a while, so that a program
-    /// that reads many queues, or one queue several times, waits once.
+    /// Records that a read of the server was given up. Reads of the next moments fail at once, so
+    /// that a program that reads many queues waits only once.
     pub(crate) fn was_silent(&self) {
         *self.locked() = Some(Instant::now());
     }
@@ -96,7 +95,7 @@ mod tests {
         let client = ServerLink::new(&connector);
         let node = Arc::new(client.on_runtime(Handle::current()));
         let other = Arc::clone(&node);
-        // A runtime that ends after the first call.
+        // This runtime ends after the first call.
         let first = std::thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build();
             let info = redis::cmd("INFO");
@@ -124,7 +123,7 @@ mod tests {
         let info = redis::cmd("INFO");
         link.control.query(&info).await.expect("a reply");
         node.end();
-        // Its connection ended with its runtime.
+        // The link's runtime has ended, and its connection with it.
         let error = link
             .control
             .query(&info)
@@ -136,7 +135,7 @@ mod tests {
         assert_eq!(connector.opened(), 3);
     }
 
-    /// A runtime on a thread of its own.
+    /// A tokio runtime on a thread of its own, like that of a node.
     struct NodeRuntime {
         stop: tokio::sync::oneshot::Sender<()>,
         thread: std::thread::JoinHandle<()>,
@@ -154,7 +153,7 @@ mod tests {
             (Self { stop, thread }, handle)
         }
 
-        /// Returns when the runtime is dropped.
+        /// Ends the runtime. Returns when it is dropped.
         fn end(self) {
             self.stop.send(()).expect("it waits");
             self.thread.join().expect("no panic");

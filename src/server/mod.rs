@@ -1,4 +1,4 @@
-//! Redis servers and the connections to them: which server to use, calling its scripts, blocking
+//! Redis servers and the connections to them: choosing a server, calling its scripts, blocking
 //! pops, subscriptions.
 
 pub(crate) mod blocking;

@@ -1,4 +1,4 @@
-//! Hears of queues as they are created. A queue whose notice is lost is found by a scan.
+//! Listens for notices of new queues. A scan finds a queue whose notice is lost.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::telemetry::events;
 
 /// How long to wait before another attempt if the user has no right to subscribe.
 const DENIED_PAUSE: Duration = Duration::from_secs(30);
-/// A subscription that lasted so long did not fail at once.
+/// A subscription that lasted at least this long did not fail at once.
 const STEADY: Duration = Duration::from_secs(1);
 
 /// What [`Client::new_queues`](crate::Client::new_queues) reports.
@@ -21,13 +21,15 @@ const STEADY: Duration = Duration::from_secs(1);
 pub enum NewQueue {
     /// A queue of this name was created, perhaps in another database of the server.
     Created(String),
-    /// Creations are heard from now on. Those before may have been missed: scan for them.
+    /// Notices of new queues arrive from now on. Earlier ones may have been missed: scan for the
+    /// queues.
     Listening,
-    /// Creations are not heard any more, until [`Listening`](Self::Listening).
+    /// Notices of new queues no longer arrive, until [`Listening`](Self::Listening).
     Silent,
 }
 
-/// Listens for the creation of queues whose channels match. Reconnects with back-off; never returns.
+/// Listens for the notices of new queues whose channels match. Reconnects with back-off; never
+/// returns.
 pub(crate) async fn listen(servers: &Servers, globs: &[String], report: impl Fn(NewQueue)) {
     let mut failures = 0_u32;
     loop {
@@ -55,7 +57,7 @@ async fn listen_once(
     report: &impl Fn(NewQueue),
 ) -> Result<Infallible, Error> {
     let (links, failure) = servers.usable_links().await;
-    // Each node of a cluster passes on what is published at any.
+    // One server suffices: each server of a cluster passes on what is published at any other.
     let link = match (fastrand::choice(&links), failure) {
         (Some(link), _) => link,
         (None, Some(error)) => return Err(error),
@@ -67,7 +69,7 @@ async fn listen_once(
         if refusals.len() + 1 == globs.len() {
             return Err(error);
         }
-        // The others are heard.
+        // Notices on the other channels arrive.
         events::new_queues_unheard(&error);
     }
     report(NewQueue::Listening);

@@ -1,4 +1,5 @@
-//! How long, and after which pauses, a failed call is repeated; the time limits of one call.
+//! Decides how long, and after which pauses, a failed call is repeated. Also has the time limits of
+//! calls.
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +10,9 @@ use crate::telemetry::events;
 /// Whether a call whose reply was lost may be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// Yes: twice has the effect of once.
+    /// Yes: calling twice has the effect of calling once.
     Harmless,
-    /// No: only a call that certainly was not applied is sent again.
+    /// No: the call is sent again only if it certainly was not applied.
     Unsafe,
 }
 
@@ -21,9 +22,9 @@ pub(crate) struct Patience {
     /// How many times the call was repeated.
     repetitions: u32,
     retry: Retry,
-    /// Whether a try that was repeated may have been applied.
+    /// Whether an earlier try of the call may have been applied.
     unknown: bool,
-    /// The error of the try that is about to be repeated.
+    /// The error because of which the call is about to be repeated.
     reason: Option<Error>,
 }
 
@@ -32,7 +33,7 @@ impl Patience {
         Self::since(Instant::now())
     }
 
-    /// For a caller that has been waiting since `start`.
+    /// For a caller that has already waited since `start`.
     pub(crate) fn since(start: Instant) -> Self {
         Self {
             end: start + PATIENCE,
@@ -57,7 +58,7 @@ impl Patience {
         allowed
     }
 
-    /// The error to report for a call that ended so and is not sent again. It says
+    /// The error to report for a call that ended with this error and is not sent again. It says
     /// `Applied::Unknown` if an earlier try may have been applied.
     pub(crate) fn last(&self, error: Error) -> Error {
         if self.unknown {
@@ -100,22 +101,23 @@ pub(crate) fn reconnect_delays() -> Retry {
 /// How long opening a connection may take.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
-/// How long one command may take before its connection is closed. Not less: the messages of a claim
-/// that times out stay without a consumer until their leases run out, and servers do stall for
-/// seconds, on a slow disk or in a fork.
+/// How long one command may take before its connection is closed. A shorter limit would harm:
+/// servers do stall for seconds, on a slow disk or in a fork, and each claim that times out may
+/// leave granted messages without a handler.
 pub(crate) const RESPONSE_LIMIT: Duration = Duration::from_secs(5);
 
-/// After how long without traffic the system probes a connection. Firewalls and balancers forget
-/// idle connections after four minutes or more.
+/// After how long without traffic the operating system probes a connection. Firewalls and load
+/// balancers forget idle connections after four minutes or more.
 pub(crate) const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 
-/// How long it then waits for each answer.
+/// How long the operating system waits for the answer to each probe.
 pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long a call is repeated before its error is reported.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a read waits that names what it could not reach, instead of repeating its calls.
+/// The time limit of a partial read, which names the parts that did not reply instead of repeating
+/// its calls.
 pub(crate) const REACH_LIMIT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
@@ -123,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_for_another_map_is_not_repeated() {
+    fn a_call_refused_for_its_map_is_not_repeated() {
         let error = Error::new(ErrorKind::Unavailable, Applied::No, "another map");
         assert!(Patience::new().allows(&error, Repeat::Harmless));
         let error = error.with_code("REMAPPED");
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn last_error_reports_what_earlier_tries_leave_open() {
+    fn last_error_says_unknown_if_an_earlier_try_may_have_acted() {
         let refused = || Error::new(ErrorKind::Full, Applied::No, "refused");
         let mut patience = Patience::new();
         assert!(patience.allows(

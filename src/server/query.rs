@@ -1,4 +1,4 @@
-//! Plain commands on a lane: what a server reports about itself and its keys.
+//! Plain commands that read what a server reports about itself and its keys, or delete keys.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,12 @@ use crate::server::lane::Lane;
 use crate::server::route::RoutedLane;
 
 impl Lane {
-    /// These sections of INFO; the default ones if none is named.
+    /// Reads these sections of INFO; the default ones if none is named.
     pub(crate) async fn info(&self, sections: &[&str]) -> Result<Info, Error> {
         Info::read(self.query(redis::cmd("INFO").arg(sections)).await?)
     }
 
-    /// A setting of the server; `None` if the server has none of this name.
+    /// Reads a setting of the server; `None` if the server has none of this name.
     pub(crate) async fn setting(&self, name: &str) -> Result<Option<String>, Error> {
         let answer = self
             .query(redis::cmd("CONFIG").arg("GET").arg(name))
@@ -29,8 +29,8 @@ impl Lane {
         Ok(pairs.into_iter().next().map(|(_, value)| value))
     }
 
-    /// The slots of this node of a cluster that are being moved key by key: `93->-NODE` for one
-    /// that leaves, `93-<-NODE` for one that arrives.
+    /// Reads which slots of this server are being moved key by key: `93->-NODE` for one that
+    /// leaves, `93-<-NODE` for one that arrives.
     pub(crate) async fn open_slots(&self) -> Result<Vec<String>, Error> {
         let answer = self.query(redis::cmd("CLUSTER").arg("NODES")).await?;
         let nodes: String =
@@ -41,7 +41,7 @@ impl Lane {
         Ok(slots.map(str::to_owned).collect())
     }
 
-    /// How many of this crate's scripts the server knows.
+    /// Asks how many of this crate's scripts the server knows.
     pub(crate) async fn known_scripts(&self) -> Result<usize, Error> {
         let mut exists = redis::cmd("SCRIPT");
         exists.arg("EXISTS");
@@ -54,7 +54,45 @@ impl Lane {
         }
     }
 
-    /// The server's clock in Unix microseconds, when it was asked, and how long the reply took.
+    /// Which of these queues hold no message with this id: each exists, has no map, and has nothing
+    /// where `get` looks. `false` says nothing, also if a command was refused or redirected.
+    pub(crate) async fn lack(&self, queues: &[&Keys], id: &[u8]) -> Result<Vec<bool>, Error> {
+        let mut reads = redis::Pipeline::new();
+        for keys in queues {
+            let [scheduled, _, _, claims, messages, _, dead, ..] = &keys.vector;
+            reads.cmd("HMGET").arg(keys.meta()).arg(&["layout", "map"]);
+            for (command, key) in [
+                ("HEXISTS", messages),
+                ("HEXISTS", claims),
+                ("ZSCORE", scheduled),
+                ("ZSCORE", dead),
+            ] {
+                reads.cmd(command).arg(key).arg(id);
+            }
+        }
+        let (mut connection, info) = self.connection().await?;
+        let exchange = connection.send_packed_commands(&reads, 0, reads.len());
+        let asked = async { Ok(info.answered(exchange).await) };
+        let answers = info.server.unless_superseded(Applied::No, asked).await?;
+        let answers = answers.map_err(|error| self.fail(&info, error).of_read())?;
+        let lacks = answers.chunks(5).map(|answers| match answers {
+            [
+                Value::Array(meta),
+                Value::Int(0),
+                Value::Int(0),
+                Value::Nil,
+                Value::Nil,
+            ] => {
+                let known = ["1", "3", "4"].map(|layout| Value::BulkString(layout.into()));
+                matches!(&meta[..], [layout, Value::Nil] if known.contains(layout))
+            }
+            _ => false,
+        });
+        Ok(lacks.collect())
+    }
+
+    /// Reads the server's clock in Unix microseconds. Also returns when it was asked, and how long the
+    /// reply took.
     pub(crate) async fn time(&self) -> Result<(i64, Instant, Duration), Error> {
         let sent = Instant::now();
         let answer = self.query(&redis::cmd("TIME")).await?;
@@ -68,7 +106,7 @@ impl Lane {
 }
 
 impl RoutedLane {
-    /// The type of a key, `none` if there is no such key.
+    /// Reads the type of a key; `none` if the key does not exist.
     pub(crate) async fn type_of(&self, key: &str) -> Result<String, Error> {
         match self.query(redis::cmd("TYPE").arg(key)).await? {
             Value::SimpleString(kind) => Ok(kind),
@@ -76,7 +114,7 @@ impl RoutedLane {
         }
     }
 
-    /// Whether there is such a key.
+    /// Reads whether the key exists.
     pub(crate) async fn has(&self, key: &str) -> Result<bool, Error> {
         match self.query(redis::cmd("EXISTS").arg(key)).await? {
             Value::Int(count) => Ok(count > 0),
@@ -84,7 +122,7 @@ impl RoutedLane {
         }
     }
 
-    /// These fields of a hash; `None` for each that is absent.
+    /// Reads these fields of a hash; `None` for each that is absent.
     pub(crate) async fn fields<const N: usize>(
         &self,
         key: &str,
@@ -98,8 +136,8 @@ impl RoutedLane {
         values.try_into().map_err(|_| unexpected("HMGET", &answer))
     }
 
-    /// The first `limit` members of a sorted set with a score above `least`, without that at
-    /// infinity, which dueq's placeholders have.
+    /// Reads the first `limit` members of a sorted set with a score above `least`, except the
+    /// placeholder, whose score is infinite.
     pub(crate) async fn members_above(
         &self,
         key: &str,
@@ -116,7 +154,7 @@ impl RoutedLane {
         Ok(members.iter().map(text).collect())
     }
 
-    /// The highest score of a sorted set between these two.
+    /// Reads the highest score of a sorted set between these two scores.
     pub(crate) async fn last_score(
         &self,
         key: &str,
@@ -146,7 +184,7 @@ impl RoutedLane {
         Ok(())
     }
 
-    /// Removes all keys of a queue in one command, provided that they have its types.
+    /// Removes all keys of a queue in one command, if all have the types of a queue's keys.
     pub(crate) async fn delete_keys(&self, keys: &Keys) -> Result<bool, Error> {
         self.check_types(keys).await?;
         let mut unlink = redis::cmd("UNLINK");
@@ -161,8 +199,8 @@ impl RoutedLane {
         }
     }
 
-    /// Removes all keys of the home of a queue in one step, provided that they have its types and it
-    /// is the queue of this incarnation.
+    /// Removes all keys of a queue's home in one step, if all have the right types and the queue
+    /// has this incarnation.
     pub(crate) async fn delete_incarnation(
         &self,
         keys: &Keys,
@@ -176,13 +214,14 @@ impl RoutedLane {
         })
     }
 
-    /// Removes all keys of a partition in one step, provided that they have its types and its map is
-    /// not newer than this epoch.
+    /// Removes all keys of a partition in one step, if all have the right types and the map is not
+    /// newer than this epoch.
     pub(crate) async fn delete_of_epoch(&self, keys: &Keys, epoch: u64) -> Result<(), Error> {
         self.unlink_if(keys, "", &epoch.to_string()).await.map(drop)
     }
 
-    /// Whether the queue is empty and was not used for `idle_ms`, in one step with its deletion.
+    /// Finds out whether the queue is empty and was not used for `idle_ms`. Can delete it in the
+    /// same step.
     pub(crate) async fn unlink_unused(
         &self,
         keys: &Keys,

@@ -16,7 +16,8 @@ use crate::server::link::ServerLink;
 use crate::server::patience::REACH_LIMIT;
 use crate::server::servers::Servers;
 
-/// The names on the servers that reply. One that fails halfway is named among those that do not.
+/// The names of queues on the servers that reply. A server that fails halfway counts as one that
+/// does not reply.
 pub(crate) async fn names_reached(
     servers: &Arc<Servers>,
 ) -> Result<PartialRead<Vec<String>>, Error> {
@@ -48,7 +49,7 @@ pub(crate) async fn names_reached(
 pub struct QueueScan {
     servers: Arc<Servers>,
     glob: String,
-    /// The servers that are not scanned yet, the present one at the end; `None` before the first
+    /// The servers that are not fully scanned yet, the present one last; `None` before the first
     /// step.
     links: Option<Vec<Arc<ServerLink>>>,
     cursor: u64,
@@ -64,7 +65,7 @@ impl QueueScan {
         }
     }
 
-    /// A scan of these servers with this pattern of meta keys.
+    /// Makes a scan of these servers with this pattern for meta keys.
     pub(crate) fn over(servers: &Arc<Servers>, glob: String, links: Vec<Arc<ServerLink>>) -> Self {
         Self {
             servers: Arc::clone(servers),
@@ -74,11 +75,11 @@ impl QueueScan {
         }
     }
 
-    /// The names that the next step finds, in no order and often none; `None` after the last step.
-    /// A step looks at about 1,000 keys of any kind. A name may be found twice.
+    /// Makes the next step. Returns the names that it finds, in no order and often none; `None`
+    /// after the last step. A step reads about 1,000 keys of any kind. A name may be found twice.
     ///
-    /// After an error, or if the future is dropped, the next call repeats the step. If a server of a
-    /// cluster is gone for good, begin a new scan.
+    /// After an error, or if the future is dropped, the next call repeats the step. If a server of
+    /// a cluster never comes back, start a new scan.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -109,32 +110,32 @@ impl QueueScan {
         Ok(Some(names))
     }
 
-    /// The address of the server that the next step is for; `None` after the last step.
+    /// The address of the server that the next step reads; `None` after the last step.
     pub(crate) fn address(&self) -> Option<String> {
         let link = self.links.as_ref()?.last()?;
         Some(link.connector().address())
     }
 
-    /// Goes on with the next server.
+    /// Continues with the next server.
     pub(crate) fn leave_server(&mut self) {
         self.cursor = 0;
         self.links.as_mut().and_then(Vec::pop);
     }
 }
 
-/// How many keys one step looks at.
+/// About how many keys one step reads.
 pub(crate) const STEP_KEYS: u32 = 1_000;
 
 /// One step of a scan of the key space.
 pub(crate) struct Step {
-    /// Where to continue; 0 after the last step.
+    /// The cursor of the next step; 0 after the last step.
     pub(crate) cursor: u64,
-    /// The queues and partitions that this step found. One may be found twice.
+    /// The queues and partitions that this step found. The same one may be found twice.
     pub(crate) found: Vec<(String, Tag)>,
 }
 
-/// Looks at about [`STEP_KEYS`] keys from this cursor on; a scan begins with 0. `glob` is the
-/// pattern of the meta keys.
+/// Reads about [`STEP_KEYS`] keys from this cursor on; a scan starts at 0. `glob` is the pattern of
+/// the meta keys.
 pub(crate) async fn step(lane: &Lane, glob: &str, cursor: u64) -> Result<Step, Error> {
     let mut scan = redis::cmd("SCAN");
     scan.arg(cursor)

@@ -1,9 +1,10 @@
 //! Rounds of calls to one server: small calls of many partitions share a pipeline.
 //!
-//! A call costs Redis as much as eight items, and less beside others in a pipeline. Without rounds
-//! the callers of a queue of twelve partitions would make twelve times as many calls: each partition
-//! would send the first item that arrives. So while calls are in flight, items gather at all
-//! partitions of the server, and then those that have waited longest send together.
+//! A call costs Redis as much as eight items, and less if it shares a pipeline with other calls.
+//! Without rounds the callers of a queue of twelve partitions would make twelve times as many
+//! calls: each partition would send the first item that arrives. So while calls are in flight,
+//! items gather at all partitions of the server, and then the partitions that have waited longest
+//! send together.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,11 +16,11 @@ use tokio::time::timeout;
 
 use crate::error::Error;
 
-/// How many partitions send in a round at least; of many that wait, a third sends. The others
-/// gather items meanwhile, so that calls are larger.
+/// The least number of partitions that send in a round, if that many wait. If many wait, a third of
+/// them sends; the others gather more items meanwhile, so that their calls are larger.
 const MIN_CALLS: usize = 4;
-/// How long a partition waits for the calls of others at most. A slot that is being migrated
-/// answers late, and must not delay the others by more.
+/// The longest time that a partition waits for the calls of others. A call to a slot that is being
+/// moved is answered late, and must not delay the others by more.
 const LIMIT: Duration = Duration::from_millis(20);
 
 /// The rounds of one server.
@@ -29,16 +30,18 @@ pub(crate) struct Rounds(Mutex<State>);
 #[derive(Default)]
 struct State {
     in_flight: usize,
-    /// The one that has waited longest, and so has gathered most, first.
+    /// The partitions that wait for their turn. The first one has waited longest, and so has
+    /// gathered most.
     waiting: VecDeque<oneshot::Sender<Turn>>,
 }
 
-/// The right to send a call. Dropped when the call has its reply: the last one of a round lets the
-/// next ones send.
+/// The right to send a call. It is dropped when the call has its reply; the last drop of a round
+/// lets the next partitions send.
 pub(crate) struct Turn(Arc<Rounds>);
 
 impl Rounds {
-    /// Waits for the calls in flight. A call that `has_enough` items joins a lone one in flight.
+    /// Waits for a turn, while calls are in flight. A call that `has_enough` items may join a
+    /// single call in flight.
     pub(crate) async fn turn(self: &Arc<Self>, has_enough: bool) -> Turn {
         let turn = {
             let mut state = self.lock();
@@ -79,7 +82,7 @@ impl Drop for Turn {
             next
         };
         for waiting in next {
-            // Who waits no more drops its turn here.
+            // If the partition no longer waits, the unsent turn is dropped here.
             let _ = waiting.send(Self(Arc::clone(&self.0)));
         }
     }
@@ -120,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_oldest_of_many_send_when_the_round_ends() {
+    async fn the_longest_waiting_third_sends_after_a_round() {
         let rounds = Arc::new(Rounds::default());
         let first = rounds.turn(false).await;
         let mut waiting: Vec<_> = (0..12).map(|_| Box::pin(rounds.turn(false))).collect();
@@ -132,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_that_wait_send_when_the_round_ends() {
+    async fn a_few_waiting_partitions_all_send_after_a_round() {
         let rounds = Arc::new(Rounds::default());
         let first = rounds.turn(false).await;
         let (mut second, mut third) = (pin!(rounds.turn(false)), pin!(rounds.turn(false)));
@@ -149,14 +152,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn full_calls_join_and_slow_ones_delay_others_by_the_limit() {
+    async fn full_calls_join_and_slow_calls_delay_others_briefly() {
         let rounds = Arc::new(Rounds::default());
         let slow = rounds.turn(false).await;
         let full = rounds.turn(true).await;
         let began = tokio::time::Instant::now();
         let late = rounds.turn(true).await;
         assert!(began.elapsed() >= LIMIT);
-        // A caller that gave up leaves nothing behind.
+        // A caller that gave up must not block the others.
         let mut gone = Box::pin(rounds.turn(false));
         assert!(poll(gone.as_mut()).is_none());
         drop(gone);

@@ -1,5 +1,5 @@
-//! The way from a call to the server that holds its keys. On a single server that is always the
-//! same one; in a cluster it is the master of the keys' slot, and redirections are followed.
+//! The way from a call to the server that holds its keys. Without a cluster it is always the same
+//! server; in a cluster it is the master of the keys' slot, and redirections are followed.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +24,8 @@ use crate::server::servers::Servers;
 
 /// How many redirections one try of a call follows.
 const MAX_REDIRECTS: u32 = 5;
-/// After this long without a reply, the cluster is asked whether another node is the master.
+/// After this long without a reply, the client asks the cluster whether another server is the
+/// master.
 const SLOW_CALL: Duration = Duration::from_millis(500);
 
 /// The way to the server of one set of keys. Cheap to clone.
@@ -50,12 +51,12 @@ impl Route {
         matches!(*self.servers, Servers::Cluster(_))
     }
 
-    /// The slot of the keys, whether or not the server belongs to a cluster.
+    /// The slot of the keys, computed even if the server does not belong to a cluster.
     pub(crate) fn slot(&self) -> u16 {
         self.slot
     }
 
-    /// Whether the keys of both routes are on one server, as far as is known.
+    /// Whether the keys of both routes are on one server, as far as this client knows.
     pub(crate) fn shares_server_with(&self, other: &Self) -> bool {
         match &*self.servers {
             Servers::One(_) => true,
@@ -66,7 +67,7 @@ impl Route {
         }
     }
 
-    /// The link to the server that holds the keys, as far as is known.
+    /// The link to the server that holds the keys, as far as this client knows.
     pub(crate) async fn link(&self) -> Result<Arc<ServerLink>, Error> {
         match &*self.servers {
             Servers::One(link) => Ok(Arc::clone(link)),
@@ -75,7 +76,7 @@ impl Route {
         }
     }
 
-    /// The estimate of the clock of that server; without an estimate if the server is not known.
+    /// The estimate of that server's clock. It has no value if the server is not known.
     pub(crate) fn clock(&self) -> Arc<Clock> {
         self.known_link().map_or_else(
             || Arc::new(Clock::new()),
@@ -91,8 +92,7 @@ impl Route {
         }
     }
 
-    /// Follows the redirection in an error of a call to `link`: whether the next call goes to
-    /// another server, and if so, to which, if not to the one that the route now leads to.
+    /// Follows the redirection in an error of a call to `link`. Returns where the next try goes.
     async fn redirected(&self, link: &ServerLink, error: &Error) -> Redirected {
         let Servers::Cluster(cluster) = &*self.servers else {
             return Redirected::No;
@@ -104,7 +104,7 @@ impl Route {
                 .moved(slot, &to)
                 .map(|()| Redirected::Known),
             Some(Redirect::Ask(to)) => match cluster.topology.node(&to) {
-                // Boxed: every call's future has room for this one.
+                // Boxed, because otherwise every call's future would have room for it.
                 Ok(server) => Box::pin(cluster.link_to(&server))
                     .await
                     .map(Redirected::Once),
@@ -118,23 +118,24 @@ impl Route {
                 Ok(Redirected::No)
             }
         };
-        // The call fails with its redirection.
+        // If following fails, the call fails with its redirection.
         followed.unwrap_or(Redirected::No)
     }
 
-    /// A wait on `link` ended with this error, which may say that the keys are elsewhere.
+    /// Called when a wait on `link` ended with this error, which may say that the keys are on
+    /// another server.
     pub(crate) async fn learn(&self, link: &ServerLink, error: &Error) {
         self.redirected(link, error).await;
     }
 
-    /// Whether a link leads to the server that holds the keys, as far as is known.
+    /// Whether this link leads to the server that holds the keys, as far as this client knows.
     pub(crate) fn leads_to(&self, link: &Arc<ServerLink>) -> bool {
         let known = self.known_link();
         known.is_some_and(|known| Arc::ptr_eq(&known, link))
     }
 
-    /// The result of a call. If it takes long, the cluster is asked whether its server was
-    /// replaced: then the call fails at once.
+    /// Awaits a call. If it takes long, the client asks the cluster whether the server was
+    /// replaced; if it was, the call fails at once.
     async fn watched<T>(&self, call: impl Future<Output = T>) -> T {
         let Servers::Cluster(cluster) = &*self.servers else {
             return call.await;
@@ -150,29 +151,29 @@ impl Route {
     }
 }
 
-/// Where the next try of a redirected call goes.
+/// Where the next try of a call goes after an error.
 enum Redirected {
-    /// It was not redirected.
+    /// The error was no redirection.
     No,
-    /// To where the route leads now.
+    /// The next try goes to the server that the route leads to now.
     Known,
-    /// To this server, for this call only.
+    /// The next try of this call only goes to this server.
     Once(Arc<ServerLink>),
 }
 
-/// Which of a link's connections a call uses.
+/// The kind of connection that a call uses.
 enum Kind {
     Pushes,
     Settles,
     Claims,
     Control,
-    /// One of its own, for calls that wait for replicas or disks.
+    /// A dedicated connection, for calls that wait for replicas or disks.
     Dedicated(Dedicated),
 }
 
 struct Dedicated {
     permit: Arc<OwnedSemaphorePermit>,
-    /// The lane to the server that was used last.
+    /// The lane that was used last, with the link to its server.
     lane: Mutex<Option<(Arc<ServerLink>, Arc<Lane>)>>,
 }
 
@@ -194,8 +195,8 @@ impl Dedicated {
     }
 }
 
-/// A call, or one try of it. Boxed: keeps the futures of callers shallow, as rustc limits their
-/// depth.
+/// The future of a call or of one try. Boxed: keeps the futures of callers shallow, as rustc limits
+/// their depth.
 type Try<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 /// The connection of one kind to whichever server holds the keys of a route.
@@ -221,7 +222,7 @@ impl RoutedLane {
         Self::of(route, Kind::Control)
     }
 
-    /// A connection of its own to the same server. Callers set their own time limits.
+    /// Makes a dedicated connection to the same server. Callers set their own time limits.
     pub(crate) fn dedicated(&self, permit: OwnedSemaphorePermit) -> Self {
         let dedicated = Dedicated {
             permit: Arc::new(permit),
@@ -237,7 +238,7 @@ impl RoutedLane {
         }
     }
 
-    /// The connection to the server that holds the keys, as far as is known.
+    /// The lane to the server that holds the keys, as far as this client knows.
     pub(crate) async fn lane(&self) -> Result<Arc<Lane>, Error> {
         Ok(self.lane_of(&self.route.link().await?))
     }
@@ -277,7 +278,8 @@ impl RoutedLane {
         }))
     }
 
-    /// Calls a script, and waits until the effect is as durable as asked: see [`Lane::call_durably`].
+    /// Calls a script, and waits until the effect is as durable as requested: see
+    /// [`Lane::call_durably`].
     pub(crate) fn call_durably<'a>(
         &'a self,
         verb: Verb,
@@ -293,8 +295,8 @@ impl RoutedLane {
         }))
     }
 
-    /// Calls a script, and repeats it with growing, jittered pauses for up to 10 s where that is
-    /// safe. `failed` gets each error.
+    /// Calls a script, and repeats it for up to 10 s where that is safe, with growing, jittered
+    /// pauses. `failed` is called with each error.
     pub(crate) async fn call_patiently(
         &self,
         verb: Verb,
@@ -328,8 +330,8 @@ impl RoutedLane {
     }
 
     /// Tries a call on the lane to the server that holds the keys, and follows redirections; a
-    /// redirected call was not applied. With `true`, the lane leads to a server that gets the slot,
-    /// and serves it only to calls that say so.
+    /// redirected call was not applied. `call` gets `true` if the lane leads to a server that is
+    /// getting the slot, which serves it only after ASKING.
     async fn follow<'a, T>(
         &self,
         call: impl Fn(Arc<Lane>, bool) -> Try<'a, T>,

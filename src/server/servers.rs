@@ -30,7 +30,7 @@ use crate::server::rounds::at_once;
 use crate::server::route::Route;
 use crate::telemetry::events;
 
-/// How long a call waits until the master of its slot is known, before it fails.
+/// How long a call waits for the master of its slot to become known before it fails.
 const OWNER_LIMIT: Duration = Duration::from_secs(1);
 
 /// The servers that hold the queues of a client, and the connections to them.
@@ -40,13 +40,13 @@ pub(crate) enum Servers {
 }
 
 impl Servers {
-    /// A server that does not exist.
+    /// Servers for tests, of which none exists.
     #[cfg(test)]
     pub(crate) fn unconnected() -> Arc<Self> {
         Self::at("redis://127.0.0.1:1")
     }
 
-    /// The server at this URL, without a check.
+    /// The server at this URL, without a check whether it is fit.
     #[cfg(test)]
     pub(crate) fn at(url: &str) -> Arc<Self> {
         let connector = Connector::new(url, &ClientOptions::new()).expect("a URL");
@@ -54,10 +54,10 @@ impl Servers {
     }
 
     /// Connects to the server, or the cluster, at this URL, and checks that it is fit for queues.
-    /// If the server is a node of a cluster, the client uses all masters of that cluster.
+    /// If the server belongs to a cluster, the client uses all masters of that cluster.
     ///
     /// # Errors
-    /// Those of [`Client::connect`](crate::Client::connect).
+    /// The errors of [`Client::connect`](crate::Client::connect).
     pub(crate) async fn connect(url: &str, options: &ClientOptions) -> Result<Self, Error> {
         let credentials = Arc::new(Credentials::new(options));
         let seeds = cluster::url::read(url, |info| Target::new(info, &credentials))?;
@@ -84,7 +84,7 @@ impl Servers {
         };
         let cluster = Cluster::new(Topology::new(seeds), options.accept_unfit);
         patiently_from_start(|| refresher::refresh(&cluster.topology)).await?;
-        // One master may be dead, and its replica not promoted yet.
+        // Repeated, because one master may be dead and its replica not promoted yet.
         patiently_from_start(|| async {
             let (links, failure) = cluster.usable_links().await;
             let unfit = |error: &Error| error.kind() == ErrorKind::Unsupported;
@@ -97,8 +97,8 @@ impl Servers {
         Ok(Self::Cluster(Arc::new(cluster)))
     }
 
-    /// The servers as the connections of `runtime` reach them, whichever task makes a call. They
-    /// share the clocks of these, and what is known about a cluster.
+    /// Makes the same servers with connections that live on `runtime`, whichever task makes a call.
+    /// They share the estimates of clocks, and what is known about a cluster.
     pub(crate) fn on_runtime(&self, runtime: Handle) -> Self {
         match self {
             Self::One(link) => Self::One(Arc::new(link.on_runtime(runtime))),
@@ -130,7 +130,7 @@ impl Servers {
         }
     }
 
-    /// A link to each server that can be used, and why another one cannot.
+    /// Links to all servers that can be used, and the error of one that cannot.
     pub(crate) async fn usable_links(&self) -> (Vec<Arc<ServerLink>>, Option<Error>) {
         match self {
             Self::One(link) => (vec![Arc::clone(link)], None),
@@ -139,7 +139,7 @@ impl Servers {
         }
     }
 
-    /// A link to each server that replies within 2 s, and why the others do not.
+    /// Links to all servers that reply within 2 s, and the errors of the others.
     pub(crate) async fn reached_links(&self) -> PartialRead<Vec<Arc<ServerLink>>> {
         let links = match self {
             Self::One(link) => vec![Arc::clone(link)],
@@ -166,7 +166,7 @@ impl Servers {
         }
     }
 
-    /// The slots of each master. A single server has all.
+    /// The slots of each master. A single server has all slots.
     pub(crate) fn masters(&self) -> Vec<Vec<RangeInclusive<u16>>> {
         match self {
             Self::One(_) => vec![vec![0..=SLOTS - 1]],
@@ -174,7 +174,7 @@ impl Servers {
         }
     }
 
-    /// How often the master of a slot is known to have changed.
+    /// How many changes of the masters of slots this client has noticed.
     pub(crate) fn owner_changes(&self) -> u64 {
         match self {
             Self::One(_) => 0,
@@ -182,8 +182,8 @@ impl Servers {
         }
     }
 
-    /// How many connections were opened, without those to Sentinels, and without those on which a
-    /// cluster is asked for its slots.
+    /// How many connections were opened, without those to Sentinels and those for questions about
+    /// slots.
     pub(crate) fn opened(&self) -> u64 {
         match self {
             Self::One(link) => link.connector().opened(),
@@ -200,12 +200,13 @@ impl Servers {
     }
 }
 
-/// The masters of a cluster, and a link to each that is used.
+/// The masters of a cluster, with a link to each one in use.
 pub(crate) struct Cluster {
     pub(crate) topology: Arc<Topology>,
     accept_unfit: bool,
     links: Mutex<Vec<(Arc<Server>, Arc<ServerLink>)>>,
-    /// The runtime of the connections, if not that of the callers, and the client's own links.
+    /// The runtime of the connections, if it is not that of the callers; and the client's own
+    /// cluster, whose clocks are shared.
     own: Option<(Handle, Arc<Cluster>)>,
     refresher: Refresher,
 }
@@ -257,12 +258,12 @@ impl Cluster {
         self.known_link_to(&*self.topology.master_of(slot)?)
     }
 
-    /// The link to this node. A node that is used for the first time is checked.
+    /// The link to this server. A server that is used for the first time is checked.
     pub(crate) async fn link_to(&self, server: &Arc<Server>) -> Result<Arc<ServerLink>, Error> {
         let link = self.make_link(server);
         if !server.is_checked() {
             let checked = check(&link, self.accept_unfit).await;
-            // Another node may be the master by now.
+            // Another server may have become the master.
             checked.inspect_err(|_| self.topology.hint())?;
             server.set_checked();
         }
@@ -317,7 +318,7 @@ impl Cluster {
         (links, failure)
     }
 
-    /// Tells of each change of a slot's master from now on.
+    /// A receiver that is notified of each change of a slot's master.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.topology.changes()
     }
@@ -341,8 +342,8 @@ async fn check(link: &ServerLink, accept_unfit: bool) -> Result<Option<Info>, Er
     }
 }
 
-/// Repeats a call for up to 10 s, but reports a refused connection at once: at the start, a wrong
-/// address is likelier than a restart.
+/// Repeats a call for up to 10 s, but reports a refused connection at once: when a program starts,
+/// a wrong address is more likely than a restart of the server.
 async fn patiently_from_start<T, F>(call: impl Fn() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,

@@ -1,4 +1,4 @@
-//! The subscriptions to the notices of queues: on their shard channels, and on the channels of new queues.
+//! Subscriptions to notices of queues: on their shard channels, and on the channels for new queues.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::server::connect::pool::Server;
 use crate::server::connect::probe::{DOUBT_AFTER, only_elsewhere};
 use crate::server::failure;
 
-/// After this long without a message, check whether the server still replies. A connection that a
-/// firewall forgot, or whose machine vanished, stays silent for ever.
+/// After this long without a message, the client checks whether the server still replies. A
+/// connection that a firewall forgot, or whose machine vanished, would stay silent for ever.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// How many subscriptions are requested before the first is confirmed.
+/// How many subscriptions are requested at once, before the first is confirmed.
 const REQUESTS: usize = 100;
 
-/// Subscriptions to channels on one connection; dropped, they end.
+/// The subscriptions of one connection. They end when this is dropped.
 pub(crate) struct Subscription {
     server: Arc<Server>,
     connection: MultiplexedConnection,
@@ -34,17 +34,18 @@ pub(crate) struct Subscription {
 
 /// What a subscription received.
 pub(crate) enum Received {
-    /// A notice: its channel, and the head time in Unix milliseconds, or `None` if no message is
-    /// scheduled.
+    /// A notice: its channel, and the due time of the head in Unix milliseconds, or `None` if no
+    /// message is scheduled.
     Notice(Vec<u8>, Option<u64>),
     /// A queue of this name was created.
     Created(String),
-    /// The server ended the subscription to this channel: another one serves the slot of the queue.
+    /// The server ended the subscription to this channel, because another server serves the queue's
+    /// slot.
     Ended(Vec<u8>),
 }
 
 impl Subscription {
-    /// A connection without subscriptions.
+    /// Opens a connection without subscriptions.
     pub(crate) async fn open(connector: &Connector) -> Result<Self, Error> {
         let (sender, pushes) = mpsc::unbounded_channel();
         let (connection, server) = connector.listening(sender).await?;
@@ -56,8 +57,8 @@ impl Subscription {
         })
     }
 
-    /// Subscribes to each channel, and returns the refusals by index. Every message published after
-    /// this returns is received.
+    /// Subscribes to each channel, and returns the refusals by index. Every message that is
+    /// published after this call returns is received.
     ///
     /// # Errors
     /// The connection is lost.
@@ -65,7 +66,8 @@ impl Subscription {
         self.subscribe("SSUBSCRIBE", channels).await
     }
 
-    /// As [`add`](Self::add), for the creations of queues whose channels match these patterns.
+    /// Subscribes as [`add`](Self::add) does, to the notices of new queues whose channels match
+    /// these patterns.
     pub(crate) async fn add_creations(
         &self,
         globs: &[String],
@@ -92,7 +94,7 @@ impl Subscription {
                     });
                 }
                 while let Some(answer) = requests.join_next().await {
-                    // The requests neither panic nor are cancelled.
+                    // The tasks of the requests neither panic nor are cancelled.
                     let Ok((index, Err(error))) = answer else {
                         continue;
                     };
@@ -120,7 +122,7 @@ impl Subscription {
         let connection = &mut self.connection;
         let unsubscribing = async {
             match unsubscribe.query_async::<Value>(connection).await {
-                // A server to which the slot does not belong any more has ended it.
+                // The server no longer serves the slot, so it has ended the subscription already.
                 Err(error) if error.code().is_some() => Ok(()),
                 answer => answer
                     .map(drop)
@@ -155,7 +157,7 @@ impl Subscription {
                     kind: PushKind::SMessage,
                     data,
                 }) => {
-                    // Other programs may publish too: ignore payloads that are not a time.
+                    // Other programs may publish too, so payloads that are not a time are ignored.
                     if let [Value::BulkString(channel), Value::BulkString(payload)] = &data[..]
                         && let Some(head_ms) = head(payload)
                     {
@@ -173,8 +175,8 @@ impl Subscription {
                         return Ok(Received::Created(name.to_owned()));
                     }
                 }
-                // SUNSUBSCRIBE also arrives when a queue's slot moves to another server: the
-                // connection stays open and gets no more messages.
+                // SUNSUBSCRIBE also arrives when the queue's slot moves to another server. The
+                // connection stays open, but gets no more messages of that channel.
                 Some(PushInfo {
                     kind: PushKind::SUnsubscribe,
                     data,
@@ -197,7 +199,7 @@ impl Subscription {
         }
     }
 
-    /// Checks that the server still replies; a refusal counts as a reply.
+    /// Checks that the server still replies. A refusal counts as a reply.
     async fn check(&mut self) -> Result<(), Error> {
         let ping = redis::cmd("PING");
         let answer = tokio::select! {

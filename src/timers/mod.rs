@@ -13,7 +13,7 @@ use crate::wheel::{Full, Key, Wheel};
 
 pub use waiting::ExpiredTimer;
 
-/// A set of timers; a stream of those that expire.
+/// A set of timers. It is also a stream, which yields the timers that expire.
 ///
 /// The stream returns `None` while the set is empty, and continues after the next insertion. The
 /// [module](self) documents the guarantees.
@@ -34,10 +34,10 @@ pub use waiting::ExpiredTimer;
 /// ```
 pub struct Timers<T> {
     wheel: Wheel<T>,
-    /// The instant of tick 0. A tick is a millisecond.
+    /// The instant of tick 0. A tick is one millisecond.
     start: Instant,
     sleep: Option<Pin<Box<Sleep>>>,
-    /// The tick at which `sleep` ends.
+    /// The tick at which `sleep` completes.
     wake_at: u64,
     /// The waker of the task that waits for the sleep.
     waiting: Option<Waker>,
@@ -120,8 +120,8 @@ impl<T> Timers<T> {
         self.insert_tick(when, value)
     }
 
-    /// Makes a timer expire after `delay` from now instead. `false`: the key is stale, because the
-    /// timer has expired or was removed.
+    /// Makes a timer expire after `delay` from now instead. Returns `false` if the key is stale,
+    /// because the timer has expired or was removed.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -138,8 +138,8 @@ impl<T> Timers<T> {
         self.reset_tick(key, when)
     }
 
-    /// Makes a timer expire at `when` instead, or at once if that has passed. `false`: the key is
-    /// stale.
+    /// Makes a timer expire at `when` instead, or at once if that has passed. Returns `false` if
+    /// the key is stale.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -157,7 +157,7 @@ impl<T> Timers<T> {
         self.reset_tick(key, when)
     }
 
-    /// Takes a timer out, unless the stream has yielded it. `None`: the key is stale.
+    /// Takes a timer out, unless the stream has yielded it. Returns `None` if the key is stale.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -206,7 +206,7 @@ impl<T> Timers<T> {
         self.wheel.drain().map(|(_, value)| value)
     }
 
-    /// The value of a timer. `None`: the key is stale.
+    /// The value of a timer. `None` if the key is stale.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -218,7 +218,7 @@ impl<T> Timers<T> {
         self.wheel.get(key)
     }
 
-    /// The value of a timer, to change it. `None`: the key is stale.
+    /// The value of a timer, to change it. `None` if the key is stale.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -232,7 +232,7 @@ impl<T> Timers<T> {
     }
 
     /// When a timer expires, rounded up to a millisecond since these [`Timers`] were created.
-    /// `None`: the key is stale, or the platform has no instant for so late a time.
+    /// `None` if the key is stale, or if the platform has no instant for such a late time.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -271,8 +271,8 @@ impl<T> Timers<T> {
 
     fn insert_tick(&mut self, when: u64, value: T) -> Result<Key, Full<T>> {
         if self.wheel.is_empty() {
-            // Set the time first: the closer the wheel is to now, the less often it moves the
-            // timer.
+            // The wheel's time is set first: the closer it is to now, the less often the wheel
+            // moves the timer.
             let now = self.now();
             let _ = self.wheel.advance_limited(now, 0);
         }

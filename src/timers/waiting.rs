@@ -12,9 +12,10 @@ use tokio::time::{Instant, sleep_until};
 use super::Timers;
 use crate::wheel::Key;
 
-/// Entries of the wheel touched before other tasks get a turn: takes less than 1 ms.
+/// How many entries of the wheel a poll touches before other tasks get a turn. That takes less than
+/// 1 ms.
 const WORK: usize = 4_096;
-/// The longest sleep. Not every platform has instants for all times of the wheel.
+/// The longest sleep, because not every platform has instants for all times of the wheel.
 const LONG: Duration = Duration::from_secs(365 * 86_400);
 
 /// A timer that expired.
@@ -37,7 +38,7 @@ const LONG: Duration = Duration::from_secs(365 * 86_400);
 pub struct ExpiredTimer<T> {
     /// The key of the timer, which is stale now.
     pub key: Key,
-    /// When it was due, rounded up to a millisecond since the [`Timers`] were created.
+    /// When the timer was due, rounded up to a millisecond since the [`Timers`] were created.
     pub deadline: Instant,
     /// The value that was inserted.
     pub value: T,
@@ -94,7 +95,7 @@ impl<T> Timers<T> {
         let turn = ready!(poll_proceed(context));
         loop {
             let mut work = WORK;
-            // Timers that were due at the last poll need no reading of the clock.
+            // Timers that were due at the last poll are yielded without reading the clock again.
             let expired = self
                 .pop(self.wheel.now(), &mut work)
                 .or_else(|| self.pop(self.now(), &mut work));
@@ -130,7 +131,7 @@ impl<T> Timers<T> {
         })
     }
 
-    /// Sleeps until that tick, or for `LONG` at most.
+    /// Sleeps until this tick, but at most for `LONG`.
     fn poll_sleep(&mut self, tick: u64, context: &mut Context<'_>) -> Poll<()> {
         let delay = Duration::from_millis(tick.saturating_sub(self.now())).min(LONG);
         let until = match self.start.checked_add(Duration::from_millis(tick)) {

@@ -7,7 +7,7 @@ use super::slab::grow;
 
 /// The arena of chunks.
 pub(super) struct Chunks {
-    /// The low three bytes of each entry. They suffice up to 2^24 timers.
+    /// The low three bytes of each entry. They suffice for up to 2^24 timers.
     entries: Vec<[[u8; 3]; CHUNK]>,
     /// The high byte of each entry; empty until an entry needs one.
     highs: Vec<[u8; CHUNK]>,
@@ -86,7 +86,7 @@ impl Chunks {
         )
     }
 
-    /// Copies the entries from `begin` on; fills `block`.
+    /// Copies the entries of a chunk from `begin` on until `block` is full.
     #[inline]
     pub(super) fn copy(&self, chunk: u32, begin: u8, block: &mut [u32]) {
         let (chunk, begin) = (chunk as usize, usize::from(begin));

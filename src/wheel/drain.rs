@@ -41,8 +41,8 @@ impl<T> FusedIterator for Drain<'_, T> {}
 
 impl<T> Drop for Drain<'_, T> {
     fn drop(&mut self) {
-        /// Continues after a value whose drop panics. A second panic aborts the process, as in any
-        /// collection.
+        /// Drops the remaining values, even if the drop of one panics. A second panic aborts the
+        /// process, as in any collection.
         struct Rest<'rest, 'wheel, T>(&'rest mut Drain<'wheel, T>);
 
         impl<T> Drop for Rest<'_, '_, T> {

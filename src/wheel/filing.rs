@@ -1,4 +1,4 @@
-//! Moves timers between the slots, the run and the overdue.
+//! Moves timers between the slots, the run and the overdue timers.
 
 use super::Wheel;
 use super::level::Slot;
@@ -6,8 +6,8 @@ use super::level::{CHUNK, NONE, RUN_MAX};
 use super::location::{Home, Location};
 use super::run::RUN_SPAN_BITS;
 
-/// Entries moved at a time. Their timers lie anywhere in memory; reading them together makes the
-/// cache misses overlap.
+/// How many entries are moved at a time. Their timers lie anywhere in memory; reading them together
+/// lets the cache misses overlap.
 const BLOCK: usize = CHUNK;
 
 impl<T> Wheel<T> {
@@ -85,8 +85,9 @@ impl<T> Wheel<T> {
         taken
     }
 
-    /// Moves the position to the start of `slot` and files its timers again: at lower levels, or at
-    /// any level if they were reset to later. When `work` runs out, the next call continues.
+    /// Moves the position to the start of `slot` and files the slot's timers again, at lower
+    /// levels; a timer that was reset to later may go to any level. When `work` runs out, the next
+    /// call continues.
     pub(super) fn cascade(&mut self, slot: Slot, work: &mut usize) {
         self.position = slot.start(self.position);
         self.slots.open(slot);
@@ -103,8 +104,8 @@ impl<T> Wheel<T> {
         self.run.is_empty()
             && self.now - start >= slot.span()
             && slot.shift() <= RUN_SPAN_BITS
-            // All timers in a slot of the lowest level have the same deadline: any part of it will
-            // do.
+            // All timers in a slot of the lowest level have the same deadline, so any part of the
+            // slot may become the run.
             && (slot.level() == 0 || len <= work.min(RUN_MAX))
     }
 
@@ -119,7 +120,7 @@ impl<T> Wheel<T> {
                 if when - start <= slot.span() {
                     wheel.run.push(&mut wheel.slab, index, when);
                 } else {
-                    // It was reset to later while it was in this slot.
+                    // The timer was reset to a later deadline while it was in this slot.
                     wheel.file(index, when);
                 }
             });
@@ -131,8 +132,8 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Takes the oldest entry of `slot`, a due slot of the lowest level. Returns its timer if it
-    /// fires.
+    /// Takes the oldest entry of `slot`, a due slot of the lowest level. Returns the entry's timer
+    /// if it fires.
     pub(super) fn take_one(&mut self, slot: Slot, start: u64) -> Option<u32> {
         self.position = start;
         let mut entry = [NONE];

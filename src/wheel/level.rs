@@ -5,13 +5,13 @@
 //! and that digit selects the slot. So all deadlines at one level come before those at the next
 //! level, and digits never wrap around.
 
-/// Bits in a digit: 64 slots a level, as many as a `u64` bitmap has bits.
+/// Bits in a digit: a level has 64 slots, as many as a `u64` bitmap has bits.
 const DIGIT_BITS: u32 = 6;
-/// Slots in a level.
+/// How many slots a level has.
 const DIGITS: usize = 1 << DIGIT_BITS;
-/// Enough levels for every bit of a `u64`: 11 x 6 >= 64.
+/// How many levels the wheel has: enough for every bit of a `u64`, as 11 x 6 >= 64.
 pub(super) const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
-/// Slots in the whole wheel.
+/// How many slots the whole wheel has.
 pub(super) const SLOTS: usize = LEVELS * DIGITS;
 
 /// A slot, numbered through all levels.
@@ -64,26 +64,26 @@ impl Slot {
         (position & above) | ((self.digit() as u64) << shift)
     }
 
-    /// Ticks from the slot's first to its last.
+    /// How many ticks lie between the slot's first and its last.
     #[inline]
     pub(super) fn span(self) -> u64 {
         (1 << self.shift()) - 1
     }
 
-    /// Bits of a time that lie below this slot's digit.
+    /// How many bits of a time lie below this slot's digit.
     #[inline]
     pub(super) fn shift(self) -> u32 {
         self.level() as u32 * DIGIT_BITS
     }
 }
 
-/// Entries in a chunk. At 384 bytes, links cost little and a queue wastes little.
+/// How many entries a chunk has. At 384 bytes, links cost little and a queue wastes little.
 pub(super) const CHUNK: usize = 128;
 /// Stands for "no chunk" or "no timer".
 pub(super) const NONE: u32 = u32::MAX;
-/// Bits of a key that hold the order of arrival.
+/// How many bits of a run's key hold the order of arrival.
 pub(super) const ARRIVAL_BITS: u32 = 11;
-/// Most timers in a run: few enough to stay in the cache between sorting and firing.
+/// The most timers in a run: few enough to stay in the cache between sorting and firing.
 pub(super) const RUN_MAX: usize = 1 << ARRIVAL_BITS;
 
 #[cfg(test)]

@@ -13,13 +13,13 @@ pub(super) struct Location(u32);
 
 /// The kind of queue that a location is in.
 pub(super) enum Home {
-    /// In this chunk of some slot.
+    /// The location is in this chunk of some slot.
     Chunk(u32),
-    /// The only entry of this slot.
+    /// The location is the only entry of this slot.
     Alone(Slot),
-    /// In the sorted run.
+    /// The location is in the sorted run.
     Run,
-    /// Among the overdue timers.
+    /// The location is among the overdue timers.
     Overdue,
 }
 
@@ -57,7 +57,7 @@ impl Location {
         Self(self.0 + offset as u32)
     }
 
-    /// Whether it is in a slot; cheaper than `home`.
+    /// Whether the location is in a slot. Cheaper than `home`.
     #[inline]
     pub(super) fn is_in_slot(self) -> bool {
         self.0 < RUN

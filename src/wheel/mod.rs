@@ -127,7 +127,8 @@ impl<T> Wheel<T> {
         Ok(key)
     }
 
-    /// Takes a timer out before it fires, due or not. `None`: the key is stale or of another wheel.
+    /// Takes a timer out before it fires, due or not. Returns `None` if the key is stale or of
+    /// another wheel.
     ///
     /// **Cost.** Constant: it touches this timer only, and its entry becomes stale. When most
     /// entries of its slot are stale, each removal also reads up to 128 of them.
@@ -149,10 +150,11 @@ impl<T> Wheel<T> {
     }
 
     /// Changes the deadline of a timer to `when`, earlier or later, even if it is due and not yet
-    /// popped. The key stays valid. `false`: the key is stale or of another wheel.
+    /// popped. The key stays valid. Returns `false` if the key is stale or of another wheel.
     ///
-    /// **Cost.** Constant. To later: one field is written, and the timer is moved at its old
-    /// deadline. To earlier: as a removal and an insertion, unless it stays within its slot.
+    /// **Cost.** Constant. A later deadline writes one field, and the timer is moved at its old
+    /// deadline. An earlier one costs a removal and an insertion, unless the timer stays within its
+    /// slot.
     ///
     /// ```
     /// use dueq::wheel::Wheel;
@@ -176,17 +178,18 @@ impl<T> Wheel<T> {
                 .slot_of(location)
                 .is_some_and(|slot| when >= slot.start(self.position))
         {
-            // The slot is visited at its first tick, which is not after `when`: the timer may stay
-            // there.
+            // The slot is visited at its first tick, which is not after `when`, so the timer may
+            // stay in the slot.
             return true;
         }
-        // Filed first, so that the old entry is stale when `unfile` removes stale entries.
+        // Filed before `unfile`, so that the old entry counts as stale when `unfile` removes stale
+        // entries.
         self.file(key.index, when);
         self.unfile(location);
         true
     }
 
-    /// The value of a timer. `None`: the key is stale or of another wheel.
+    /// The value of a timer. `None` if the key is stale or of another wheel.
     ///
     /// ```
     /// let mut wheel = dueq::wheel::Wheel::new();
@@ -198,7 +201,7 @@ impl<T> Wheel<T> {
         self.slab.get(key).map(|timer| &timer.value)
     }
 
-    /// The value of a timer, to change it. `None`: the key is stale or of another wheel.
+    /// The value of a timer, to change it. `None` if the key is stale or of another wheel.
     ///
     /// ```
     /// let mut wheel = dueq::wheel::Wheel::new();
@@ -211,7 +214,7 @@ impl<T> Wheel<T> {
         self.slab.get_mut(key).map(|timer| &mut timer.value)
     }
 
-    /// The deadline of a timer, as it was last set. `None`: the key is stale or of another wheel.
+    /// The deadline of a timer, as it was last set. `None` if the key is stale or of another wheel.
     ///
     /// ```
     /// let mut wheel = dueq::wheel::Wheel::new();

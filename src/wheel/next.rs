@@ -7,8 +7,8 @@ impl<T> Wheel<T> {
     /// exactly if the wheel is empty.
     ///
     /// Guaranteed:
-    /// - It is not later than any deadline in the wheel: a caller that sleeps until then misses no
-    ///   timer.
+    /// - The result is not later than any deadline in the wheel: a caller that sleeps until then
+    ///   misses no timer.
     /// - If it is at or before [`now`](Self::now), a timer is due or work is unfinished, and
     ///   advancing makes progress.
     /// - Once every due timer has been taken out, it is *after* `now`: a loop that sleeps until
@@ -66,7 +66,7 @@ impl<T> Wheel<T> {
     /// ```
     pub fn next_expiration_exact(&self) -> Option<u64> {
         if let earliest @ Some(_) = self.overdue.exact(&self.slab) {
-            return earliest; // All others are at or after the position.
+            return earliest; // the other timers are not before the position
         }
         let mut earliest = self.run.exact(&self.slab);
         for (slot, start) in self.slots.in_order(self.position) {

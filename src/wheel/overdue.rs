@@ -1,7 +1,6 @@
 //! Timers whose deadline was before the position of the wheel when they were set.
 //!
-//! A program rarely sets many of those, so a heap is enough. It keeps them in the order of their
-//! deadlines.
+//! A program rarely sets many such timers, so a heap, ordered by deadline, is enough.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,12 +9,13 @@ use std::mem;
 use super::slab::Key;
 use super::slab::Slab;
 
-/// This many stale entries do not cause a sweep.
+/// Up to this many stale entries are kept without a sweep.
 const SLACK: usize = 64;
 
 /// The overdue timers, earliest deadline first.
 pub(super) struct Overdue {
-    /// An entry is valid if its timer still has this deadline.
+    /// The deadlines and keys of the timers. An entry is valid if its timer still has this
+    /// deadline.
     heap: BinaryHeap<Reverse<(u64, Key)>>,
     live: usize,
 }
@@ -46,7 +46,7 @@ impl Overdue {
         self.live += 1;
     }
 
-    /// A lower bound of the deadlines.
+    /// A lower bound of the deadlines of overdue timers.
     #[inline]
     pub(super) fn first(&self) -> Option<u64> {
         self.heap.peek().map(|&Reverse((when, _))| when)
@@ -82,8 +82,7 @@ impl Overdue {
     fn sweep<T>(&mut self, slab: &Slab<T>) {
         let mut entries = mem::take(&mut self.heap).into_vec();
         entries.retain(|&Reverse(entry)| is_valid(slab, entry));
-        // A timer that was moved away and back has two valid entries; the second would be popped in
-        // vain.
+        // Sorted to find doubles: a timer that was moved away and back has two valid entries.
         entries.sort_unstable();
         entries.dedup();
         self.heap = entries.into();
@@ -95,8 +94,8 @@ impl Overdue {
     }
 }
 
-/// Whether the timer still has the deadline of the entry. The position never goes back, so such a
-/// timer is overdue.
+/// Whether the timer still has the deadline of this entry. The position never goes back, so such a
+/// timer is still overdue.
 fn is_valid<T>(slab: &Slab<T>, (when, key): (u64, Key)) -> bool {
     slab.get(key).is_some_and(|timer| timer.when == when)
 }

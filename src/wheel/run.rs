@@ -6,14 +6,16 @@ use super::level::{ARRIVAL_BITS, RUN_MAX};
 use super::location::Location;
 use super::slab::Slab;
 
-/// Bits of a key that hold the deadline, relative to the start of the slot.
+/// How many bits of a key hold the deadline, relative to the start of the slot.
 pub(super) const RUN_SPAN_BITS: u32 = u64::BITS - ARRIVAL_BITS;
 
 /// The timers of one slot, ordered by deadline and then by arrival.
 pub(super) struct Run {
-    /// Each is the deadline relative to `start`, above the order of arrival.
+    /// The sort keys: each has the deadline relative to `start` in its high bits, and the order of
+    /// arrival in its low bits.
     keys: Vec<u64>,
-    /// In the order of arrival, so that sorting the keys does not change the timers' locations.
+    /// The timers in the order of their arrival, so that sorting the keys does not change the
+    /// timers' locations.
     timers: Vec<u32>,
     start: u64,
     fired: usize,
@@ -57,7 +59,7 @@ impl Run {
         self.keys.sort_unstable();
     }
 
-    /// A lower bound of the deadlines.
+    /// A lower bound of the deadlines in the run.
     #[inline]
     pub(super) fn first(&self) -> Option<u64> {
         // A run without live timers is cleared, so a live timer follows.

@@ -1,4 +1,5 @@
-//! The timers, at indices that do not change; their keys, and the error of a wheel that is full.
+//! Stores the timers at indexes that do not change. Also has their keys, and the error of a full
+//! wheel.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,7 +26,8 @@ enum Node<T> {
     },
 }
 
-/// Nodes, and a list of the free ones. The one freed last is used first: it is likely in the cache.
+/// All nodes, and a list of the free ones. The node freed last is used first, because it is likely
+/// in the cache.
 pub(super) struct Slab<T> {
     nodes: Vec<Node<T>>,
     free: u32,
@@ -47,7 +49,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// A slab whose nodes are used `generations` times.
+    /// Makes a slab whose nodes are each used `generations` times.
     #[cfg(test)]
     pub(super) fn with_generations(generations: u32) -> Self {
         let mut slab = Self::new();
@@ -60,12 +62,12 @@ impl<T> Slab<T> {
         self.len
     }
 
-    /// One more than the largest index in use.
+    /// One more than the largest index that was ever used.
     pub(super) fn indices(&self) -> u32 {
         self.nodes.len() as u32
     }
 
-    /// Stores a timer; the caller must file it. Returns the value if every index is in use.
+    /// Stores a timer, which the caller must then file. Returns the value if every index is in use.
     #[inline]
     pub(super) fn insert(&mut self, when: u64, value: T) -> Result<Key, T> {
         let fresh = self.nodes.len();
@@ -174,10 +176,10 @@ fn following(generation: NonZeroU32) -> NonZeroU32 {
     generation.checked_add(1).unwrap_or(NonZeroU32::MIN)
 }
 
-/// The first generation of a new wheel: far from those of other wheels, so that their keys are
-/// stale here.
+/// The first generation of a new wheel. It is far from those of other wheels, so that their keys
+/// are stale here.
 fn first_generation() -> NonZeroU32 {
-    /// 2^32 divided by the golden ratio: any number of its multiples are spread evenly.
+    /// 2^32 divided by the golden ratio, because the multiples of this number are spread evenly.
     const STEP: u32 = 0x9E37_79B9;
     static NEXT: AtomicU32 = AtomicU32::new(STEP);
     NonZeroU32::new(NEXT.fetch_add(STEP, Ordering::Relaxed)).unwrap_or(NonZeroU32::MIN)

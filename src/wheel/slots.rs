@@ -16,11 +16,11 @@ use super::slab::Slab;
 pub(super) struct Slots {
     queues: Box<[SlotQueue]>,
     chunks: Chunks,
-    /// One bit per slot, one word per level.
+    /// Which slots are occupied: one bit per slot, one word per level.
     occupied: [u64; LEVELS],
-    /// A bit for each level with an occupied slot.
+    /// Which levels have an occupied slot: one bit per level.
     levels: u16,
-    /// The slot that is partly spread over the levels below, because the work ran out.
+    /// The slot that is only partly spread over the levels below, because `work` ran out.
     open: Option<Slot>,
 }
 
@@ -33,9 +33,9 @@ struct SlotQueue {
     begin: u8,
     end: u8,
     alone: u32,
-    /// Entries, stale ones included.
+    /// How many entries the slot has, including stale ones.
     len: u32,
-    /// Entries that are not stale.
+    /// How many entries of the slot are not stale.
     live: u32,
 }
 
@@ -50,8 +50,8 @@ impl SlotQueue {
         live: 0,
     };
 
-    /// Whether enough entries are stale to remove them. Small queues are exempt: they waste at most
-    /// their last chunk.
+    /// Whether so many entries are stale that they should be removed. Small queues are exempt: they
+    /// waste at most their last chunk.
     fn is_stale(&self) -> bool {
         self.len - self.live > self.live + CHUNK as u32
     }
@@ -68,12 +68,13 @@ impl Slots {
         }
     }
 
-    /// The slot to visit next and its first tick, which is a lower bound of the deadlines in all
+    /// The slot to visit next, and its first tick, which is a lower bound of the deadlines in all
     /// slots.
     #[inline]
     pub(super) fn first(&self, position: u64) -> Option<(Slot, u64)> {
         if let Some(slot) = self.open {
-            // Its remaining entries may have earlier deadlines than those already spread.
+            // The remaining entries of the open slot may have earlier deadlines than those already
+            // spread.
             return Some((slot, position));
         }
         let level = self.levels.trailing_zeros() as usize;
@@ -82,7 +83,7 @@ impl Slots {
         Some((slot, slot.start(position)))
     }
 
-    /// All occupied slots with their first ticks, in the order of visits.
+    /// All occupied slots with their first ticks, in the order in which the wheel visits them.
     pub(super) fn in_order(&self, position: u64) -> impl Iterator<Item = (Slot, u64)> {
         let by_level = (0..LEVELS).flat_map(move |level| {
             let mut digits = self.occupied[level];
@@ -105,13 +106,13 @@ impl Slots {
         self.open = Some(slot);
     }
 
-    /// The slot of an entry in `chunk`.
+    /// The slot that the entries of `chunk` belong to.
     #[inline]
     pub(super) fn owner(&self, chunk: u32) -> Slot {
         self.chunks.owner(chunk)
     }
 
-    /// Entries in the slot, stale ones included.
+    /// How many entries the slot has, including stale ones.
     #[inline]
     pub(super) fn len(&self, slot: Slot) -> usize {
         self.queues[slot.index()].len as usize
@@ -145,8 +146,8 @@ impl Slots {
         queue.end += 1;
     }
 
-    /// Moves the oldest entries, of one chunk at most, into `block`. Returns how many, and the
-    /// location of the first.
+    /// Moves the oldest entries, of one chunk at most, into `block`. Returns how many it moved, and
+    /// the location of the first.
     ///
     /// The caller must find out which are valid *before* it pushes any entry, because a push may
     /// reuse the chunk. After it has given them new locations, it calls [`leave`](Self::leave) with
@@ -202,9 +203,9 @@ impl Slots {
 
     /// Removes the stale entries of the oldest chunk, if most entries of the slot are stale.
     ///
-    /// The valid entries move to the back, so that the next call finds other entries. A
-    /// cancellation thus reads at most 128 entries, and one pass over the queue removes at least
-    /// half of it.
+    /// The valid entries move to the back, so that the next call finds other entries. So a
+    /// cancellation reads at most 128 entries, and one pass over the slot removes at least half of
+    /// its entries.
     #[inline]
     pub(super) fn evacuate<T>(&mut self, slab: &mut Slab<T>, slot: Slot) {
         if self.queues[slot.index()].is_stale() {
@@ -229,7 +230,7 @@ impl Slots {
         self.leave(slot, kept);
     }
 
-    /// The entries of a slot, stale ones included, with their locations.
+    /// The entries of a slot with their locations, including stale entries.
     pub(super) fn entries(&self, slot: Slot) -> impl Iterator<Item = (u32, Location)> {
         let queue = self.queues[slot.index()];
         let alone =
@@ -257,7 +258,7 @@ impl Slots {
         alone.into_iter().chain(chunked)
     }
 
-    /// How many entries there are and how many there is memory for.
+    /// How many entries there are, and for how many there is memory.
     #[cfg(test)]
     pub(super) fn footprint(&self) -> (usize, usize) {
         let entries = self.queues.iter().map(|queue| queue.len as usize).sum();

@@ -1,4 +1,4 @@
-//! Checks the settings of a worker, and makes those of its node.
+//! Checks the settings of a worker, and turns them into the settings of its node.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,20 +28,20 @@ pub struct Layers(Vec<Wrap>);
 
 /// A handler without its types.
 pub struct Assembled {
-    /// Why it cannot be used, if so.
+    /// The handler, or why it cannot be used.
     handling: Result<Arc<dyn Handling>, String>,
-    /// How long a batch waits for more deliveries.
+    /// How long a batch waits for more deliveries; `None` for a handler of single deliveries.
     linger: Option<Duration>,
 }
 
-/// A queue that was added to a worker, and is not checked yet.
+/// A queue that was added to a worker, before its settings are checked.
 pub(crate) struct Added {
     router: Arc<Router>,
     settings: QueueSettings,
     assembled: Assembled,
 }
 
-/// A pattern that was added to a worker, and is not checked yet.
+/// A pattern that was added to a worker, before its settings are checked.
 pub(crate) struct AddedPattern {
     pub(crate) pattern: Pattern,
     pub(crate) add: ForName<Added>,
@@ -51,7 +51,7 @@ impl AddedPattern {
     fn checked(self, defaults: &Defaults, servers: &Arc<Servers>) -> Result<PatternEntry, Error> {
         let Self { pattern, add } = self;
         let refused = |error: Error| Error::invalid(format!("pattern {}: {error}", pattern.text()));
-        // Whatever can be refused for one name is refused for all.
+        // The checks do not depend on the name, so they are made once with any name.
         let any = add("any").map_err(refused)?;
         let reserve = any.settings.share.reserves();
         if reserve > 0 {
@@ -84,7 +84,7 @@ impl Layers {
 }
 
 impl Assembled {
-    /// A handler of single deliveries.
+    /// Wraps a handler of single deliveries.
     pub(crate) fn one(handling: Arc<dyn Handling>) -> Self {
         Self {
             handling: Ok(handling),
@@ -92,7 +92,7 @@ impl Assembled {
         }
     }
 
-    /// A handler of batches.
+    /// Wraps a handler of batches.
     pub(crate) fn batch(handling: Arc<dyn Handling>, linger: Duration) -> Self {
         Self {
             handling: Ok(handling),
@@ -100,7 +100,7 @@ impl Assembled {
         }
     }
 
-    /// A handler that cannot be used.
+    /// Stands for a handler that cannot be used, for this reason.
     pub(crate) fn refused(why: &str) -> Self {
         Self {
             handling: Err(why.to_owned()),
@@ -124,7 +124,7 @@ impl Added {
         }
     }
 
-    /// The entry for the node.
+    /// Checks the queue, and makes its entry for the node.
     ///
     /// # Errors
     /// `InvalidInput` if a setting is out of its range, or the queue belongs to another client.
@@ -150,6 +150,14 @@ impl Added {
                 lease / 3
             )));
         }
+        let time_limit = self.settings.time_limit.or(defaults.time_limit);
+        if time_limit == Some(Duration::ZERO) {
+            return Err(refused(
+                "a time limit of 0ns ends a handler at its first await; without a call of \
+                 `time_limit` there is no limit"
+                    .to_owned(),
+            ));
+        }
         let share = self.settings.share.checked(&of)?;
         if share.reserve > defaults.concurrency {
             return Err(refused(over_reserve(
@@ -164,15 +172,15 @@ impl Added {
             share,
             lease,
             retry: self.settings.retry.unwrap_or(defaults.retry),
-            time_limit: self.settings.time_limit.or(defaults.time_limit),
+            time_limit,
         })
     }
 }
 
-/// The settings of the node.
+/// Checks the settings, and makes those of the node.
 ///
 /// # Errors
-/// `InvalidInput` if a setting is out of its range. It names the queue.
+/// `InvalidInput` if a setting is out of its range. The error names the queue.
 pub(crate) fn checked(
     servers: &Arc<Servers>,
     defaults: &Defaults,

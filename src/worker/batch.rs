@@ -34,7 +34,7 @@ pub struct Batch<V> {
 }
 
 impl<V> Batch<V> {
-    /// How many messages: at least 1.
+    /// How many messages the batch has: at least 1.
     ///
     /// ```
     /// # async fn example(batch: dueq::Batch<Vec<u8>>) {
@@ -45,7 +45,7 @@ impl<V> Batch<V> {
         self.items.len()
     }
 
-    /// Whether there is no message. A handler never gets an empty batch.
+    /// Whether the batch has no message. A handler never gets an empty batch.
     ///
     /// ```
     /// # async fn example(batch: dueq::Batch<Vec<u8>>) {
@@ -56,7 +56,7 @@ impl<V> Batch<V> {
         self.items.is_empty()
     }
 
-    /// The values and their deliveries, about by due time.
+    /// The values and their deliveries, roughly in the order of their due times.
     ///
     /// ```
     /// # async fn example(batch: dueq::Batch<Vec<u8>>) {
@@ -68,7 +68,8 @@ impl<V> Batch<V> {
         self.items.iter().map(split)
     }
 
-    /// The deliveries whose lease is lost: other workers may have their messages. The others go on.
+    /// The deliveries whose lease is lost: other workers may have their messages. The other
+    /// deliveries are still this worker's.
     ///
     /// ```
     /// # async fn example(batch: dueq::Batch<Vec<u8>>) {
@@ -118,8 +119,8 @@ impl<V> fmt::Debug for Batch<V> {
 }
 
 /// What a handler of batches may return: nothing or a [`Settlement`] for all deliveries, a
-/// `Vec<Settlement>` with one for each in their order, or a `Result` of any of them, whose error
-/// retries all. A delivery without a settlement is retried.
+/// `Vec<Settlement>` with one for each in their order, or a `Result` of any of these, whose error
+/// retries all deliveries. A delivery without a settlement is retried.
 pub trait IntoSettlements {
     /// The settlements of a batch of `count` deliveries.
     fn into_settlements(self, count: usize) -> Vec<Settlement>;
@@ -166,9 +167,9 @@ pub struct InBatches<H> {
 /// A batch is closed when it is full, when `linger` (at most a third of the lease) has passed since
 /// its first message was granted, or when the worker stops. The worker's concurrency counts
 /// batches. Each message is settled on its own; see [`IntoSettlements`]. If the handler panics or
-/// exceeds the time limit, each message is retried. A message whose lease ran out before comes
-/// alone, so that one that crashes its worker harms no other. Layers take single deliveries: a
-/// worker refuses a batch handler that is added after a layer.
+/// exceeds the time limit, each message is retried. A message whose earlier lease expired is
+/// handled alone, so that a message that crashes its worker harms no other. Layers take single
+/// deliveries: a worker refuses a batch handler that is added after a layer.
 ///
 /// ```
 /// # dueq_testkit::doctest!(|client| {

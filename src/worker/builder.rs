@@ -25,14 +25,14 @@ use crate::worker::settings::{Defaults, QueueSettings};
 /// workers.
 ///
 /// Created by [`Client::worker`]. Any number of workers in any number of processes may share a
-/// queue. The queues of a worker share its handlers: see [`Share`](crate::Share). The settings hold
-/// for all queues, also for those added before, except [`layer`](Worker::layer).
+/// queue. The queues of a worker share its handlers: see [`Share`](crate::Share). The settings
+/// apply to all queues, including those added earlier, except [`layer`](Worker::layer).
 ///
 /// Handlers run on the tokio runtime in which [`spawn`](Worker::spawn) or [`run`](Worker::run) is
 /// called, each in a `tracing` span `dueq.handle`. The worker's own tasks run on a thread of their
 /// own, and a second thread is its timer. So a handler that blocks a thread of the runtime delays
 /// no lease and no other queue, as long as another thread of the runtime is free. More queues add
-/// no thread, and no connection but in a cluster:
+/// no threads, and no connections except in a cluster:
 /// [`connections_opened`](crate::Client::connections_opened).
 ///
 /// ```
@@ -72,7 +72,7 @@ pub struct Worker {
 }
 
 impl Client {
-    /// A worker of queues of this client, to be configured and started.
+    /// Makes a worker of queues of this client, which is then configured and started.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -130,7 +130,7 @@ impl Worker {
         self.queue_with(queue, QueueSettings::new(), handler)
     }
 
-    /// As [`queue`](Worker::queue), with settings of its own for this queue: a
+    /// Adds a queue as [`queue`](Worker::queue) does, with settings for this queue only: a
     /// [`Share`](crate::Share) or [`QueueSettings`].
     ///
     /// ```
@@ -173,10 +173,10 @@ impl Worker {
     ///
     /// The request is a [`Delivery`](crate::Delivery), and the response the
     /// [`Settlement`](crate::Settlement) that the handler asks for. An error of the layer becomes a
-    /// retry. The first layer is the outermost. Each queue gets a service of its own. To layers
-    /// outside, the service inside is always ready: combine a load shedder with the limit that it
-    /// watches in one layer, by `tower::ServiceBuilder`. Without any layer, a delivery costs
-    /// nothing more.
+    /// retry. The first layer is the outermost. Each queue gets its own service. To an outer layer
+    /// the inner service always seems ready, so combine a load shedder with the limit that it
+    /// watches in one layer, by `tower::ServiceBuilder`. A worker without layers has no extra cost
+    /// per delivery.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -211,9 +211,9 @@ impl Worker {
     /// Starts the worker in a task of this runtime.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if a setting is out of its range,
-    /// if a queue was added twice or none was: then nothing starts. What a worker finds out from the
-    /// server, such as a missing right, [`WorkerHandle::wait`] returns.
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if a setting is out of its
+    /// range, if a queue was added twice or if no queue was added: then nothing starts. Errors of
+    /// the server, such as a missing right, are returned by [`WorkerHandle::wait`].
     ///
     /// # Panics
     /// Outside of a tokio runtime, as `tokio::spawn`.
@@ -237,16 +237,16 @@ impl Worker {
         Ok(handle::spawn(settings, defaults, layers, servers))
     }
 
-    /// Handles messages until `stop` completes. Its output is dropped, also an `Err`. To stop for
-    /// one of several reasons and know which, use [`spawn`](Worker::spawn), `tokio::select!` and
-    /// [`WorkerHandle::shutdown`].
+    /// Handles messages until `stop` completes. The output of `stop` is ignored, even an `Err`. To
+    /// stop for one of several reasons and know which, use [`spawn`](Worker::spawn),
+    /// `tokio::select!` and [`WorkerHandle::shutdown`].
     ///
     /// After `stop` the worker claims no more, lets the handlers finish within the grace period,
     /// releases the other deliveries, and returns when every settlement has its reply.
     ///
     /// While Redis is away, the worker keeps trying without a limit, and continues when Redis is
-    /// back. Dropping the future stops at once: the handlers are dropped and their deliveries
-    /// released.
+    /// back. Dropping the future stops the worker at once: the handlers are dropped and their
+    /// deliveries released.
     ///
     /// # Errors
     /// At the start [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for a setting out
@@ -274,7 +274,7 @@ impl Worker {
         handle::run(self.checked()?, stop).await
     }
 
-    /// The settings of the node, if all are in their ranges.
+    /// Checks the settings, and makes those of the node.
     fn checked(self) -> Result<Settings, Error> {
         assemble::checked(&self.servers, &self.defaults, self.queues, self.patterns)
     }

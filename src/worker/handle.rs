@@ -1,4 +1,4 @@
-//! Runs a worker, and the handle of one that runs in a task.
+//! Runs a worker, and has the handle of a worker that runs in a task.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::worker::health::WorkerHealth;
 use crate::worker::settings::{Defaults, QueueSettings};
 
 /// A running [`Worker`](crate::Worker). Cheap to clone: clones are handles of the same worker.
-/// Dropping it stops nothing.
+/// Dropping it does not stop the worker.
 ///
 /// ```
 /// # dueq_testkit::doctest!(|client| {
@@ -47,7 +47,7 @@ struct Inner {
 
 /// Runs a worker in the caller's task.
 pub(crate) async fn run<T>(settings: Settings, stop: impl Future<Output = T>) -> Result<(), Error> {
-    // No handle sends commands; the node must not find the channel closed.
+    // No handle exists that could send commands, but the channel must stay open for the node.
     let (_commands, received) = mpsc::unbounded_channel();
     let stop = async {
         stop.await;
@@ -76,7 +76,7 @@ pub(crate) fn spawn(
             }
         };
         let result = node::run(settings, received, stop).await;
-        // Also without any handle, the node must not find the channel closed.
+        // Kept because the channel must stay open for the node even if all handles are dropped.
         drop(kept);
         report.send_replace(Some(result));
     });
@@ -127,8 +127,8 @@ impl WorkerHandle {
         self.0.abort.cancel();
     }
 
-    /// Waits for the end of the worker. Cancel safe. It may be called repeatedly, also after the
-    /// end, and returns the same result each time.
+    /// Waits for the end of the worker. It is cancel safe. It may be called repeatedly, also after
+    /// the end, and returns the same result each time.
     ///
     /// # Errors
     /// The errors of [`Worker::run`](crate::Worker::run), and
@@ -150,8 +150,8 @@ impl WorkerHandle {
         }
     }
 
-    /// The state of the worker and of each queue that it attends, for readiness probes. Asks
-    /// nothing of the server.
+    /// The state of the worker and of each queue that it attends, for readiness probes. Makes no
+    /// call.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|worker| {
@@ -186,7 +186,7 @@ impl WorkerHandle {
         self.add_with(queue, QueueSettings::new(), handler).await
     }
 
-    /// As [`add`](WorkerHandle::add), with settings of its own for this queue.
+    /// Adds a queue as [`add`](WorkerHandle::add) does, with settings for this queue only.
     ///
     /// # Errors
     /// The errors of [`add`](WorkerHandle::add).
@@ -213,9 +213,9 @@ impl WorkerHandle {
             .await
     }
 
-    /// Takes no more messages of the queue of this name, and returns when its handlers have ended.
-    /// A pattern that matches the name does not bring the queue back; [`add`](WorkerHandle::add)
-    /// does.
+    /// Removes the queue of this name while the worker runs: takes no more of its messages, and
+    /// returns when its handlers have ended. A pattern that matches the name does not bring the
+    /// queue back; [`add`](WorkerHandle::add) does.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] if the worker does not attend the queue, and
@@ -234,7 +234,7 @@ impl WorkerHandle {
 
     /// Sends a command that has no reply.
     pub(super) fn tell(&self, command: NodeCommand) {
-        // A worker that has ended takes none.
+        // The send fails if the worker has ended.
         let _ = self.0.commands.send(command);
     }
 
@@ -243,7 +243,7 @@ impl WorkerHandle {
         self.0.stop.clone().drop_guard()
     }
 
-    /// Why the worker has ended, if it failed.
+    /// The error with which the worker has ended, if it has.
     pub(super) fn failure(&self) -> Option<Error> {
         self.0.result.borrow().clone()?.err()
     }

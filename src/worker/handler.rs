@@ -39,7 +39,7 @@ use crate::worker::layer::{HandlerService, with_causes};
     label = "not a `Handler<{V}>`"
 )]
 pub trait Handler<V>: Send + Sync + 'static {
-    /// What it returns: nothing, a [`Settlement`], or a `Result` of either.
+    /// What the handler returns: nothing, a [`Settlement`], or a `Result` of either.
     type Output: IntoSettlement;
 
     /// Handles one message.
@@ -63,7 +63,7 @@ impl<V: Send, H: Handler<V>> Handler<V> for Arc<H> {
 ///
 /// Closures that return futures count as functions. The type of a parameter must be written out if
 /// the body calls a method on it or reads a field of it. `R` is nothing, a [`Settlement`], or a
-/// `Result` of either. `Marker` tells the kinds apart; the compiler finds it.
+/// `Result` of either. `Marker` distinguishes these kinds; the compiler infers it.
 ///
 /// A handler of another payload does not compile:
 ///
@@ -134,7 +134,7 @@ where
     }
 }
 
-/// A handler of one delivery, in its layers. Without layers it is called directly.
+/// Wraps a handler of single deliveries into its layers. Without layers it is called directly.
 fn one(handler: impl HandleOne, layers: &Layers) -> Assembled {
     if layers.is_empty() {
         return Assembled::one(Arc::new(HandlerRunner { handler }));
@@ -147,7 +147,7 @@ fn one(handler: impl HandleOne, layers: &Layers) -> Assembled {
     Assembled::one(Arc::new(HandlerRunner { handler }))
 }
 
-/// A function of a delivery.
+/// Adapts a function of a delivery.
 struct Raw<H>(H);
 
 impl<H, F> HandleOne for Raw<H>
@@ -162,7 +162,7 @@ where
     }
 }
 
-/// A function of a value and its delivery.
+/// Adapts a function of a value and its delivery.
 struct Function<H>(H);
 
 impl<V, H, F> Handler<V> for Function<H>
@@ -178,7 +178,7 @@ where
     }
 }
 
-/// Decodes the payload for a handler.
+/// Decodes the payload, and then calls the handler.
 struct Typed<C, H>(C, H);
 
 impl<C: Codec, H: Handler<C::Value>> HandleOne for Typed<C, H> {
@@ -190,9 +190,9 @@ impl<C: Codec, H: Handler<C::Value>> HandleOne for Typed<C, H> {
     }
 }
 
-/// The value of the payload, or the settlement that buries it.
+/// Decodes the payload of a delivery. If it cannot, returns the settlement that buries the message.
 pub(crate) fn decode<C: Codec>(codec: &C, delivery: &Delivery) -> Result<C::Value, Settlement> {
-    // The error is the codec's as well: its text and its drop may panic.
+    // Caught here, because the codec's error is foreign code too: its text and its drop may panic.
     let decode = || codec.decode(delivery.payload());
     let decode = || decode().map_err(|error| with_causes(&*error));
     let reason = match catch_unwind(AssertUnwindSafe(decode)) {

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::node::state::health::{QueueState, SharedHealth};
 
-/// A beat is sent every 0.9 s. After this time without a reply, the queue counts as not connected.
+/// After this time without an answered beat, a queue counts as not connected. A beat is sent every
+/// 0.9 s.
 const CONNECTED_FOR: Duration = Duration::from_secs(3);
 
 /// The state of a worker: see [`WorkerHandle::health`](crate::WorkerHandle::health).
@@ -81,9 +82,9 @@ impl WorkerHealth {
         self.is_running && self.queues.values().all(QueueHealth::is_connected)
     }
 
-    /// How many handlers were free when the worker last looked, those of reserves included. While
-    /// all have something to do, it looks whenever one ends; otherwise at least every second. In an
-    /// idle worker it is the concurrency.
+    /// How many handlers are free, including reserved ones. The worker updates the number whenever
+    /// a handler ends while all are busy, and otherwise at least every second. In an idle worker it
+    /// is the concurrency.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|worker| {
@@ -126,8 +127,8 @@ impl WorkerHealth {
 }
 
 impl QueueHealth {
-    /// Whether Redis replied to the last beat of this queue, and not long ago: 3 s, or longer for a
-    /// parked queue.
+    /// Whether Redis has replied to the last beat of this queue, within the last 3 s; for a parked
+    /// queue, within a longer time.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|worker| {

@@ -14,7 +14,7 @@ use crate::model::codec::BoxError;
 use crate::model::settlement::Settlement;
 use crate::node::consumers::handling::HandleOne;
 
-/// Wraps a handler into one layer.
+/// A function that wraps a handler into one layer.
 pub(crate) type Wrap = Arc<dyn Fn(HandlerService) -> HandlerService + Send + Sync>;
 
 /// A handler as a `tower` service: what a layer of [`Worker::layer`](crate::Worker::layer) wraps.
@@ -28,7 +28,7 @@ pub struct HandlerService(Arc<dyn Call>);
 /// The future of a [`HandlerService`].
 pub struct HandlerFuture(Pin<Box<dyn Future<Output = Result<Settlement, BoxError>> + Send>>);
 
-/// A service or a handler, called by a shared reference.
+/// A service or a handler that is called by a shared reference.
 trait Call: Send + Sync {
     fn call(self: Arc<Self>, delivery: Delivery) -> HandlerFuture;
 }
@@ -110,7 +110,7 @@ impl std::fmt::Debug for HandlerFuture {
     }
 }
 
-/// A function that wraps handlers into this layer.
+/// Makes a function that wraps handlers into this layer.
 pub(crate) fn wrap<L>(layer: L) -> Wrap
 where
     L: Layer<HandlerService> + Send + Sync + 'static,
@@ -121,7 +121,7 @@ where
     Arc::new(move |inner| HandlerService(Arc::new(Wrapped(layer.layer(inner)))))
 }
 
-/// The text of an error and of its causes.
+/// The text of an error, followed by the texts of its causes.
 pub(crate) fn with_causes(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

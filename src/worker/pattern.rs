@@ -1,4 +1,4 @@
-//! Queues that a worker finds by a pattern.
+//! Patterns by which a worker finds queues.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct QueuePattern<C = RawBytes> {
 }
 
 impl Client {
-    /// The queues whose names match, with payload bytes.
+    /// Makes a pattern of queue names. The payloads of the queues are bytes.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for a pattern that no name of a
@@ -55,13 +55,13 @@ impl Client {
     /// # });
     /// ```
     pub fn pattern(&self, pattern: &str) -> Result<QueuePattern, Error> {
-        self.pattern_with(pattern, RawBytes)
+        self.pattern_with_codec(pattern, RawBytes)
     }
 
     /// Reports the queues whose names match as they are created, for a program that lists them. It
-    /// never returns: drop the future to end it. A report is a hint: one may be lost, come twice,
-    /// or name a queue of another database of the server. A report may have a name that the
-    /// patterns do not match. A creation by release 0.1 is not reported.
+    /// never returns: drop the future to end it. A report is only a hint: it may be lost, come
+    /// twice, name a queue of another database of the server, or have a name that the patterns do
+    /// not match. A creation by release 0.1 is not reported.
     ///
     /// It opens one connection. The user needs the right to `PSUBSCRIBE`, and for each pattern `P` to
     /// the channels `dueq:{P}:notice`.
@@ -88,7 +88,8 @@ impl Client {
         new_queues::listen(self.servers(), &globs.collect::<Vec<_>>(), report).await;
     }
 
-    /// As [`pattern`](Client::pattern), with values of `T` as JSON.
+    /// Makes a pattern as [`pattern`](Client::pattern) does. The payloads of the queues are values
+    /// of `T` as JSON.
     ///
     /// # Errors
     /// The errors of [`pattern`](Client::pattern).
@@ -110,21 +111,22 @@ impl Client {
     where
         T: Serialize + DeserializeOwned + Send + 'static,
     {
-        self.pattern_with(pattern, Json::default())
+        self.pattern_with_codec(pattern, Json::default())
     }
 
-    /// As [`pattern`](Client::pattern), with the values of this codec.
+    /// Makes a pattern as [`pattern`](Client::pattern) does. This codec encodes and decodes the
+    /// payloads of the queues.
     ///
     /// # Errors
     /// The errors of [`pattern`](Client::pattern).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
-    /// let numbers = client.pattern_with("numbers-*", dueq::Json::<u64>::default())?;
+    /// let numbers = client.pattern_with_codec("numbers-*", dueq::Json::<u64>::default())?;
     /// assert_eq!(numbers.text(), "numbers-*");
     /// # });
     /// ```
-    pub fn pattern_with<C: Codec>(
+    pub fn pattern_with_codec<C: Codec>(
         &self,
         pattern: &str,
         codec: C,
@@ -143,9 +145,9 @@ impl Worker {
     /// handler.
     ///
     /// The worker scans the key space of the server for them, at most 1,000 keys a second: at the
-    /// start, and about 30 s after the end of each scan. A new queue is found that late. At most
-    /// 10,000 queues of a pattern are served. See [`parking`](Worker::parking) for how late a
-    /// message of such a queue can be.
+    /// start, and about 30 s after the end of each scan. A new queue is found at its notice, or if
+    /// that is lost, by the next scan. At most 10,000 queues of a pattern are served. See
+    /// [`parking`](Worker::parking) for how late a message of such a queue can be.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -167,8 +169,8 @@ impl Worker {
         self.pattern_with(pattern, QueueSettings::new(), handler)
     }
 
-    /// As [`pattern`](Worker::pattern), with settings of its own for each of these queues. They
-    /// take no reserve, because their number has no bound.
+    /// Adds queues as [`pattern`](Worker::pattern) does, with settings for these queues only. They
+    /// cannot have a reserve, because their number has no bound.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -194,7 +196,7 @@ impl Worker {
         self.patterns.push(AddedPattern {
             pattern: pattern.pattern.clone(),
             add: Arc::new(move |name| {
-                let queue = found.client.queue_with(name, found.codec.clone())?;
+                let queue = found.client.queue_with_codec(name, found.codec.clone())?;
                 let (router, codec) = (queue.router(), queue.codec());
                 let (settings, handler) = (settings.clone(), handler.clone());
                 Ok(Added::new(router, codec, settings, &layers, handler))
@@ -205,7 +207,7 @@ impl Worker {
 }
 
 impl<C> QueuePattern<C> {
-    /// The pattern as it was given.
+    /// The text of the pattern, as it was given.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -216,7 +218,7 @@ impl<C> QueuePattern<C> {
         self.pattern.text()
     }
 
-    /// Whether the name of a queue matches.
+    /// Whether the pattern matches the name of a queue.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {

@@ -1,4 +1,4 @@
-//! Pulls of one queue: their callers take the messages as they become due.
+//! Pulls of one queue: calls that wait for messages and take them without a handler.
 
 use std::fmt;
 use std::pin::pin;
@@ -44,7 +44,7 @@ pub struct Puller {
 }
 
 impl<C: Codec> Queue<C> {
-    /// A node for pulls of this queue: see [`Puller`]. For many queues see
+    /// Starts a node for pulls of this queue: see [`Puller`]. For many queues see
     /// [`Client::pullers`](crate::Client::pullers).
     ///
     /// The node starts in the background. If the queue cannot be attended, each pull returns the
@@ -107,24 +107,25 @@ impl Puller {
         &self.pullers
     }
 
-    /// Waits until messages are due, and claims up to `max` (1 to [`MAX`](Puller::MAX)) of them under
-    /// a lease of `lease` (1 ms to a day). Returns as soon as it has one; none if there is none
-    /// within `wait`. With a `wait` of 0 it returns what is due now.
+    /// Waits until messages are due, and claims up to `max` (1 to [`MAX`](Puller::MAX)) of them
+    /// under a lease of `lease` (1 ms to a day). Returns as soon as it has a message, or without
+    /// one after `wait`. With a `wait` of 0 it returns the messages that are due now.
     ///
     /// The node does not extend the leases of pulled messages: the caller extends and settles, here
     /// or elsewhere by [`Delivery::into_handle`]. If it does neither, a message is delivered again
-    /// after its lease, which counts as a crash. Beside running workers the queue's messages are
-    /// shared fairly, as those of a worker.
+    /// after its lease, which counts as a crash. If workers run as well, the node gets a fair share
+    /// of the messages, like a worker.
     ///
-    /// Pulls of one queue are served in the order of their arrival. Those with the same lease share
-    /// claims. Each pull costs one call for each partition that the node attends, and waits without
-    /// any: Redis wakes the node. If a queue has many partitions, each node attends only
+    /// Pulls of one queue are served in the order of their arrival. Pulls with equal leases share
+    /// claims. Each pull costs one call for each partition that the node attends. Waiting costs no
+    /// calls, because Redis wakes the node. If a queue has many partitions, each node attends only
     /// some of them, which change with the nodes.
     ///
     /// # Cancel safety
-    /// Cancel safe: if the future is dropped, its messages go to the next pull, or are released, and
-    /// no attempt or crash is counted. The queue's rate has counted them. The messages of a claim
-    /// whose reply is lost are delivered again after their lease, with a crash counted.
+    /// The call is cancel safe: if the future is dropped, its messages go to the next pull, or are
+    /// released, and no attempt or crash is counted. The queue's rate has counted them. The
+    /// messages of a claim whose reply is lost are delivered again after their lease, with a crash
+    /// counted.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if `max` or `lease` is out of its range. If the server refuses the
@@ -158,21 +159,22 @@ impl Puller {
             .await
     }
 
-    /// Pulls as [`pull`](Puller::pull), under a [`LeaseToken`] of the caller's, so that the caller can
-    /// repeat the pull after its answer was lost: as long as the lease holds a message, the
-    /// repetition grants nothing. It fails at once with the code `HELD`, and
+    /// Pulls as [`pull`](Puller::pull) does, with a [`LeaseToken`] that the caller chooses, so that
+    /// the caller can repeat the pull after its answer was lost: as long as the lease holds a
+    /// message, the repetition grants nothing. It fails at once with the code `HELD`, and
     /// [`Queue::held`](crate::Queue::held) returns the grant. See
     /// [`Queue::claim_with_token`](crate::Queue::claim_with_token).
     ///
-    /// The pull shares its claim with no other. If a claim's reply is lost, the next one is `HELD`.
-    /// If the queue has several partitions, the pull asks all of them for the lease, before its
-    /// claim and after a grant. If another call with the token, or a claim whose reply was lost,
-    /// was granted messages of another partition meanwhile, it also fails with `HELD`, and `held`
-    /// returns all.
+    /// The pull does not share its claim with other pulls. If a claim's reply is lost, the next one
+    /// is `HELD`. If the queue has several partitions, the pull asks all of them for the lease,
+    /// before its claim and after a grant. If another call with the token, or a claim whose reply
+    /// was lost, was granted messages of another partition meanwhile, it also fails with `HELD`,
+    /// and `held` returns all.
     ///
     /// # Cancel safety
-    /// As [`pull`](Puller::pull): what a dropped pull was granted is released. Until then, a pull with
-    /// the same token may be `HELD`, and settlements of what `held` returns may find the lease lost.
+    /// As for [`pull`](Puller::pull): the messages that a dropped pull was granted are released.
+    /// Until then, a pull with the same token may be `HELD`, and settlements of what `held` returns
+    /// may find the lease lost.
     ///
     /// # Errors
     /// The errors of [`pull`](Puller::pull). If a lease has the token,
@@ -209,16 +211,16 @@ impl Puller {
             .await
     }
 
-    /// Pulls as [`pull`](Puller::pull), or with a token as
-    /// [`pull_with_token`](Puller::pull_with_token), until `end` completes: a time, or a caller that
-    /// waits no more.
+    /// Pulls as [`pull`](Puller::pull) does, or with a token as
+    /// [`pull_with_token`](Puller::pull_with_token) does, until `end` completes: for example at a
+    /// time, or when the caller's own caller disconnects.
     ///
-    /// Unlike a dropped future, a pull that `end` has ended returns what a claim under way grants, and
-    /// nothing is released. So a server whose caller has disconnected can leave the grant to the lease,
-    /// for the repetition with the same token.
+    /// Unlike a dropped future, a pull that `end` ends still returns what a claim in flight grants,
+    /// and nothing is released. So a server whose caller has disconnected can leave the grant to
+    /// the lease, for the repetition with the same token.
     ///
     /// # Cancel safety
-    /// As [`pull_with_token`](Puller::pull_with_token).
+    /// As for [`pull_with_token`](Puller::pull_with_token).
     ///
     /// # Errors
     /// The errors of [`pull_with_token`](Puller::pull_with_token).
@@ -286,8 +288,8 @@ impl Puller {
         }
     }
 
-    /// Gives the queue up: waiting pulls return no message, and the node leaves the queue, so that it
-    /// costs nothing more. Pulled messages stay leased. [`Pullers::attend`] attends it again.
+    /// Leaves the queue: waiting pulls return no messages, and the queue no longer costs calls.
+    /// Pulled messages stay leased. [`Pullers::attend`] attends it again.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the node has left the queue, [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if it
@@ -306,7 +308,7 @@ impl Puller {
         self.pullers.worker().remove(&self.name).await
     }
 
-    /// Ends the node with all its queues: see [`Pullers::shutdown`].
+    /// Ends the node, and with it the pulls of all its queues: see [`Pullers::shutdown`].
     ///
     /// # Errors
     /// The errors of [`Pullers::shutdown`].

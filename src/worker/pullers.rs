@@ -1,4 +1,4 @@
-//! A node without handlers, for pulls.
+//! A node that attends queues for pulls, without handlers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::worker::health::WorkerHealth;
 use crate::worker::puller::Puller;
 use crate::worker::settings::Defaults;
 
-/// The node takes no handler, so pulls alone limit what it claims.
+/// The concurrency of the node, which runs no handlers: only pulls limit what it claims.
 const CONCURRENCY: usize = 1 << 20;
 
 /// A node that attends queues for pulls: it promotes, takes expired leases back and gets wake-up
@@ -31,9 +31,10 @@ const CONCURRENCY: usize = 1 << 20;
 /// For programs that hand messages on, such as a server for consumers in other languages.
 ///
 /// Created by [`Client::pullers`]; for a single queue, [`Queue::puller`] is shorter. It costs two
-/// threads and the connections of a worker; a queue without pulls costs as much as an idle worker
-/// of it. Cheap to clone: clones are the same node. The node ends with
-/// [`shutdown`](Pullers::shutdown), or when its last clone and the last [`Puller`] of it are dropped.
+/// threads and the connections of a worker; a queue without pulls costs as much as with an idle
+/// worker. Cheap to clone: clones are the same node. The node ends with
+/// [`shutdown`](Pullers::shutdown), or when its last clone and the last [`Puller`] of it are
+/// dropped.
 ///
 /// ```
 /// # dueq_testkit::doctest!(|client| {
@@ -59,7 +60,7 @@ struct Node {
 }
 
 impl Client {
-    /// A node for pulls, which attends no queue yet: see [`Pullers`].
+    /// Starts a node for pulls that attends no queue yet: see [`Pullers`].
     ///
     /// # Panics
     /// Outside of a tokio runtime, as `tokio::spawn`.
@@ -107,13 +108,14 @@ impl Pullers {
     }
 
     /// Attends this queue from now on, unless the node does so already. Until
-    /// [`leave`](Puller::leave), the queue costs as much as an idle worker of it.
+    /// [`leave`](Puller::leave), the queue costs as much as with an idle worker.
     ///
     /// A dropped future may have attended the queue: attend it again to leave it.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the queue is of another client, or the node is still leaving
-    /// it. [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the node has ended.
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the queue belongs to another
+    /// client, or the node is still leaving it.
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the node has ended.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -156,7 +158,7 @@ impl Pullers {
         self.0.worker.shutdown().await
     }
 
-    /// The state of the node and of each queue that it attends. Asks nothing of the server.
+    /// The state of the node and of each queue that it attends. Makes no call.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -170,7 +172,7 @@ impl Pullers {
     }
 }
 
-/// What the node needs to attend the queue for pulls, and the pulls.
+/// Makes the node's entry of the queue for pulls. Also returns the pulls.
 pub(super) fn entry(router: &Arc<Router>) -> (QueueEntry, Arc<Pulls>) {
     let defaults = Defaults::default();
     let pulls = Arc::<Pulls>::default();
@@ -182,7 +184,7 @@ pub(super) fn entry(router: &Arc<Router>) -> (QueueEntry, Arc<Pulls>) {
             reserve: 0,
             max: usize::MAX,
         },
-        // Each pull has its own.
+        // Not used: each pull has its own lease.
         lease: defaults.lease,
         retry: defaults.retry,
         time_limit: None,

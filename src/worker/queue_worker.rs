@@ -1,4 +1,4 @@
-//! The short form of a worker: one queue.
+//! The short form of a worker, for one queue.
 
 use std::fmt;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub struct QueueWorker<C = RawBytes> {
 }
 
 impl<C: Codec> Queue<C> {
-    /// A worker of this queue, to be configured and started. For many queues see
+    /// Makes a worker of this queue, which is then configured and started. For many queues see
     /// [`Client::worker`](crate::Client::worker).
     ///
     /// ```
@@ -79,7 +79,7 @@ impl<C: Codec> Queue<C> {
 }
 
 impl<C: Codec> QueueWorker<C> {
-    /// How many handlers may run at once: at least 1; the default is 64.
+    /// Sets how many handlers may run at once: at least 1; the default is 64.
     ///
     /// Besides these, a worker holds at most 512 deliveries of a queue whose handlers have ended and
     /// whose settlements have no reply yet. If settlements stall, it stops claiming, and extends the
@@ -97,9 +97,9 @@ impl<C: Codec> QueueWorker<C> {
         self
     }
 
-    /// The lease of a delivery: 1 ms to a day; the default is 30 s. The worker extends it every
-    /// third of this time, from the claim until the delivery is settled. If the worker dies, its
-    /// messages are delivered again when their leases run out.
+    /// Sets the lease of a delivery: 1 ms to a day; the default is 30 s. The worker extends it
+    /// every third of this time, from the claim until the delivery is settled. If the worker dies,
+    /// its messages are delivered again when their leases run out.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -115,8 +115,8 @@ impl<C: Codec> QueueWorker<C> {
         self
     }
 
-    /// The delays of retries. The default is 1 s, doubling up to 1 h; jitter takes off up to half of
-    /// each delay.
+    /// Sets the back-off before a retry. The default is 1 s, doubling up to 1 h; jitter takes off
+    /// up to half of each delay.
     ///
     /// The number of attempts is not set here, but by
     /// [`Push::max_attempts`](crate::Push::max_attempts) for a message and
@@ -138,9 +138,9 @@ impl<C: Codec> QueueWorker<C> {
         self
     }
 
-    /// How long a handler may run; after that it is dropped and its delivery retried. The default
-    /// is no limit. A handler that blocks its thread cannot be dropped: use `spawn_blocking` for
-    /// such work.
+    /// Sets how long a handler may run, more than 0. A handler that runs longer is dropped, and its
+    /// delivery retried. The default is no limit. A handler that blocks its thread cannot be
+    /// dropped: use `spawn_blocking` for such work.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -156,8 +156,9 @@ impl<C: Codec> QueueWorker<C> {
         self
     }
 
-    /// How long handlers may continue after the stop. After that they are dropped, and their
-    /// deliveries are released, which counts no attempt. The default is 30 s.
+    /// Sets the grace period: how long handlers may continue after the stop. After it they are
+    /// dropped, and their deliveries are released, which counts no attempt. The default is 30 s; 0
+    /// drops the handlers at the stop.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -178,10 +179,10 @@ impl<C: Codec> QueueWorker<C> {
     ///
     /// The request is a [`Delivery`](crate::Delivery), and the response the
     /// [`Settlement`](crate::Settlement) that the handler asks for. An error of the layer becomes a
-    /// retry. The first layer is the outermost. Each queue gets a service of its own. To layers
-    /// outside, the service inside is always ready: combine a load shedder with the limit that it
-    /// watches in one layer, by `tower::ServiceBuilder`. Without any layer, a delivery costs
-    /// nothing more.
+    /// retry. The first layer is the outermost. Each queue gets its own service. To an outer layer
+    /// the inner service always seems ready, so combine a load shedder with the limit that it
+    /// watches in one layer, by `tower::ServiceBuilder`. A worker without layers has no extra cost
+    /// per delivery.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -291,7 +292,7 @@ impl<C: Codec> QueueWorker<C> {
         Ok(handle::spawn(settings, defaults, layers, servers))
     }
 
-    /// The settings of the node, if all are in their ranges.
+    /// Checks the settings, and makes those of the node.
     fn checked<M>(self, handler: impl IntoHandler<C::Value, M>) -> Result<Settings, Error> {
         let router = self.queue.router();
         let settings = QueueSettings::new();

@@ -33,7 +33,8 @@ impl Default for Defaults {
 }
 
 impl Worker {
-    /// How many handlers may run at once, of all queues: at least 1; the default is 64.
+    /// Sets how many handlers of all queues together may run at once: at least 1; the default is
+    /// 64.
     ///
     /// Besides these, a worker holds at most 512 deliveries of a queue whose handlers have ended and
     /// whose settlements have no reply yet. If settlements stall, it stops claiming, and extends the
@@ -52,9 +53,9 @@ impl Worker {
         self
     }
 
-    /// The lease of a delivery: 1 ms to a day; the default is 30 s. The worker extends it every
-    /// third of this time, from the claim until the delivery is settled. If the worker dies, its
-    /// messages are delivered again when their leases run out.
+    /// Sets the lease of a delivery: 1 ms to a day; the default is 30 s. The worker extends it
+    /// every third of this time, from the claim until the delivery is settled. If the worker dies,
+    /// its messages are delivered again when their leases run out.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -71,8 +72,8 @@ impl Worker {
         self
     }
 
-    /// The delays of retries. The default is 1 s, doubling up to 1 h; jitter takes off up to half of
-    /// each delay.
+    /// Sets the back-off before a retry. The default is 1 s, doubling up to 1 h; jitter takes off
+    /// up to half of each delay.
     ///
     /// The number of attempts is not set here, but by
     /// [`Push::max_attempts`](crate::Push::max_attempts) for a message and
@@ -95,9 +96,9 @@ impl Worker {
         self
     }
 
-    /// How long a handler may run; after that it is dropped and its delivery retried. The default
-    /// is no limit. A handler that blocks its thread cannot be dropped: use `spawn_blocking` for
-    /// such work.
+    /// Sets how long a handler may run, more than 0. A handler that runs longer is dropped, and its
+    /// delivery retried. The default is no limit. A handler that blocks its thread cannot be
+    /// dropped: use `spawn_blocking` for such work.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -114,8 +115,9 @@ impl Worker {
         self
     }
 
-    /// How long handlers may continue after the stop. After that they are dropped, and their
-    /// deliveries are released, which counts no attempt. The default is 30 s.
+    /// Sets the grace period: how long handlers may continue after the stop. After it they are
+    /// dropped, and their deliveries are released, which counts no attempt. The default is 30 s; 0
+    /// drops the handlers at the stop.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -132,10 +134,10 @@ impl Worker {
         self
     }
 
-    /// The order of the queues is strict: a free handler goes to the first queue that has due
-    /// messages, in the order in which they were added. While the first queues have a backlog, the
-    /// others wait for `max_wait`: after that time they get one handler at a time, in turn with the
-    /// first queues.
+    /// Makes the order of the queues strict: a free handler goes to the first queue that has due
+    /// messages, in the order in which the queues were added. While earlier queues have a backlog,
+    /// a later queue waits for `max_wait`; after that time it gets one handler at a time, in turn
+    /// with the earlier queues. 0 begins these turns at once.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -157,10 +159,10 @@ impl Worker {
         self
     }
 
-    /// For how long the worker may be silent about a *parked* queue: one that a pattern found, or
-    /// beyond the first 64, in which nothing is ready, leased or due within 2 s. If a notice is
-    /// lost, a message of such a queue can be late by this time. The default is 10 s; 1 s to 60 s, or
-    /// 0 to park no queue.
+    /// Sets for how long the worker may send no beat for a *parked* queue: one that a pattern
+    /// found, or one beyond the first 64, in which nothing is ready, leased or due within 2 s. If a
+    /// notice is lost, a message of such a queue can be late by this time. The default is 10 s; 1 s
+    /// to 60 s, or 0 to park no queue.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -178,8 +180,8 @@ impl Worker {
     }
 }
 
-/// The settings of one queue of a [`Worker`](crate::Worker). A setting that is not set
-/// here is that of the worker.
+/// The settings of one queue of a [`Worker`](crate::Worker). For a setting that is not set here,
+/// the worker's applies.
 ///
 /// ```
 /// # dueq_testkit::doctest!(|client| {
@@ -210,7 +212,7 @@ pub struct QueueSettings {
 }
 
 impl QueueSettings {
-    /// The settings of the worker, and the default [`Share`].
+    /// Settings that change nothing: those of the worker and the default [`Share`] apply.
     ///
     /// ```
     /// let settings = dueq::QueueSettings::new();
@@ -221,7 +223,7 @@ impl QueueSettings {
         Self::default()
     }
 
-    /// What the queue may have of the worker's handlers.
+    /// Sets what the queue may have of the worker's handlers.
     ///
     /// ```
     /// use dueq::{QueueSettings, Share};
@@ -234,7 +236,7 @@ impl QueueSettings {
         self
     }
 
-    /// The lease of a delivery of this queue: 1 ms to a day.
+    /// Sets the lease of a delivery of this queue: 1 ms to a day.
     ///
     /// ```
     /// use std::time::Duration;
@@ -247,8 +249,8 @@ impl QueueSettings {
         self
     }
 
-    /// The delays of retries of this queue, as [`Worker::retry`]. It does not set the number of
-    /// attempts.
+    /// Sets the back-off before a retry in this queue, as [`Worker::retry`] does. It does not set
+    /// the number of attempts.
     ///
     /// ```
     /// use dueq::{QueueSettings, Retry};
@@ -262,7 +264,7 @@ impl QueueSettings {
         self
     }
 
-    /// How long a handler of this queue may run.
+    /// Sets how long a handler of this queue may run, more than 0.
     ///
     /// ```
     /// use std::time::Duration;

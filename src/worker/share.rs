@@ -1,16 +1,16 @@
-//! What a queue may have of the handlers of a worker.
+//! The share of a queue: what it may have of the handlers of a worker.
 
 use crate::error::Error;
 use crate::node::state::shares::ShareSettings;
 
 /// What a queue may have of the handlers of a [`Worker`](crate::Worker).
 ///
-/// While several queues have due messages, the times for which their handlers run are as their
-/// weights. The next free handler goes to the queue that is the furthest behind. With fewer
-/// handlers than queues the queues take turns.
+/// While several queues have due messages, the total run times of their handlers are proportional
+/// to their weights. The next free handler goes to the queue that is the furthest behind. With
+/// fewer handlers than queues the queues take turns.
 ///
-/// [`Worker::strict`](crate::Worker::strict) puts an order of the queues in the place of their
-/// weights. A value out of its range is an error of [`Worker::spawn`](crate::Worker::spawn).
+/// [`Worker::strict`](crate::Worker::strict) replaces the weights by an order of the queues. A
+/// value out of its range is an error of [`Worker::spawn`](crate::Worker::spawn).
 ///
 /// ```
 /// use dueq::Share;
@@ -28,7 +28,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// A share of this weight, at least 1. The default is 1.
+    /// Makes a share of this weight, at least 1. The default is 1.
     ///
     /// ```
     /// // While both queues have due messages, the handlers of the first run three times as long.
@@ -44,9 +44,9 @@ impl Share {
         }
     }
 
-    /// How many handlers serve no other queue, so that a due message of this queue never waits for
-    /// handlers of others. The default is 0. The reserves of all queues must fit into the
-    /// worker's concurrency. A pattern of queues takes no reserve.
+    /// Sets how many handlers serve only this queue, so that its due messages never wait for
+    /// handlers of other queues. The default is 0. The reserves of all queues must fit into the
+    /// worker's concurrency. Queues of a pattern cannot have a reserve.
     ///
     /// ```
     /// let critical = dueq::Share::default().reserve(2);
@@ -58,8 +58,8 @@ impl Share {
         self
     }
 
-    /// The most handlers that the queue may have, even while others are free: at least 1, and at
-    /// least its reserve. The default is no limit besides the worker's concurrency.
+    /// Sets the most handlers that the queue may have, even while others are free: at least 1, and
+    /// at least its reserve. The default is no limit besides the worker's concurrency.
     ///
     /// ```
     /// let bulk = dueq::Share::weight(1).max(16);
@@ -71,12 +71,12 @@ impl Share {
         self
     }
 
-    /// How many handlers it reserves.
+    /// How many handlers this share reserves.
     pub(crate) fn reserves(&self) -> usize {
         self.reserve
     }
 
-    /// The settings for the node, if they are in their ranges. `of` names the queue.
+    /// Checks the share, and makes the settings of the node. `of` names the queue in errors.
     pub(crate) fn checked(&self, of: &str) -> Result<ShareSettings, Error> {
         let Self {
             weight,
@@ -107,7 +107,7 @@ impl Share {
 }
 
 impl Default for Share {
-    /// Weight 1, no reserve, no maximum.
+    /// The default share: weight 1, no reserve, no maximum.
     fn default() -> Self {
         Self {
             weight: 1,

@@ -1,4 +1,4 @@
-//! Redis Clusters of servers on this machine: forming one, following its changes, moving its slots.
+//! Redis Clusters of servers on this machine: forms one, follows its changes, moves its slots.
 //!
 //! Servers are named by their ports. A server may announce another port, such as that of a proxy:
 //! the cluster's own answers contain announced ports.
@@ -18,10 +18,10 @@ pub use servers::Cluster;
 pub const OPTIONS: [&str; 4] = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
 /// How many slots a cluster has.
 const SLOTS: usize = 16_384;
-/// Limit for an answer and for a change, far longer than either takes.
+/// The time limit of an answer or a change, far longer than either takes.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A connection to the server on this port.
+/// Opens a connection to the server on this port.
 pub async fn connection(port: u16) -> Result<MultiplexedConnection> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(LIMIT))
@@ -42,7 +42,7 @@ pub async fn command<T: FromRedisValue>(port: u16, words: &[&str]) -> Result<T> 
         .with_context(|| words.join(" "))
 }
 
-/// Asks until the answer is good.
+/// Repeats a query until its answer is as expected.
 async fn until<T: Debug>(
     what: &str,
     mut look: impl AsyncFnMut() -> Result<T>,
@@ -70,7 +70,7 @@ pub async fn form(ports: &[u16]) -> Result<()> {
         let (first, end) = (index * share, SLOTS.min((index + 1) * share));
         let (first, last) = (first.to_string(), (end - 1).to_string());
         command::<()>(*port, &["CLUSTER", "ADDSLOTSRANGE", &first, &last]).await?;
-        // Epochs that differ from the start; otherwise the nodes first settle a collision.
+        // Give each an epoch of its own at once; otherwise the servers first resolve a collision.
         let epoch = (index + 1).to_string();
         command::<()>(*port, &["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await?;
         if index > 0 {
@@ -104,7 +104,7 @@ pub async fn join(others: &[u16], new: u16) -> Result<()> {
             until("a node that others know", nodes, known).await?;
         }
     }
-    // Until it knows the owners of the slots, it refuses all keys.
+    // Until the new server knows the owners of the slots, it refuses all keys.
     let info = async || command::<String>(new, &["CLUSTER", "INFO"]).await;
     until("a node that serves", info, |info| {
         info.contains("cluster_state:ok")
@@ -113,8 +113,8 @@ pub async fn join(others: &[u16], new: u16) -> Result<()> {
     Ok(())
 }
 
-/// Makes a server, which knows the others, the replica of one of them. Returns when it follows and
-/// the others know that they may promote it.
+/// Makes a server, which already knows the others, the replica of one of them. Returns when it
+/// follows its master and the others know that they may promote it.
 pub async fn replicate(others: &[u16], master: u16, replica: u16) -> Result<()> {
     let id = id(master).await?;
     command::<()>(replica, &["CLUSTER", "REPLICATE", &id]).await?;
@@ -139,7 +139,7 @@ pub async fn follows(replica: u16) -> Result<()> {
     Ok(())
 }
 
-/// The cluster's name of a server.
+/// The id of a server within its cluster.
 pub async fn id(port: u16) -> Result<String> {
     command(port, &["CLUSTER", "MYID"]).await
 }
@@ -165,10 +165,9 @@ impl Range {
     }
 }
 
-/// The owners of the slots in this server's view.
+/// The owners of the slots, in this server's view.
 pub async fn owners(port: u16) -> Result<Vec<Range>> {
-    // Each range: its first and last slot, its master, whose second part is its port, and the
-    // replicas.
+    // Each range is: first slot, last slot, master (whose second part is its port), replicas.
     let ranges: Vec<Vec<Value>> = command(port, &["CLUSTER", "SLOTS"]).await?;
     let range = |parts: &Vec<Value>| match &parts[..] {
         [
@@ -201,14 +200,14 @@ pub async fn owner(port: u16, slot: u16) -> Result<u16> {
 pub struct SlotMove {
     /// The slot.
     pub slot: u16,
-    /// The port of the master that has it.
+    /// The port of the master that has the slot.
     pub from: u16,
-    /// The port of the master that gets it.
+    /// The port of the master that gets the slot.
     pub to: u16,
 }
 
 impl SlotMove {
-    /// Both masters know it, and no key has moved.
+    /// Begins the move: both masters know of it, and no key has moved.
     pub async fn begin(&self) -> Result<()> {
         let Self { slot, from, to } = *self;
         let slot = slot.to_string();
@@ -219,7 +218,7 @@ impl SlotMove {
         command(from, &migrating).await
     }
 
-    /// Moves up to so many keys; returns how many moved.
+    /// Moves at most `most` keys; returns how many moved.
     pub async fn keys(&self, most: usize) -> Result<usize> {
         let (slot, most) = (self.slot.to_string(), most.to_string());
         let get = ["CLUSTER", "GETKEYSINSLOT", &slot, &most];
@@ -233,7 +232,7 @@ impl SlotMove {
         Ok(keys.len())
     }
 
-    /// Moves the keys that are left, and then gives the slot to the other master.
+    /// Moves the remaining keys, and then gives the slot to the other master.
     pub async fn finish(&self) -> Result<()> {
         while self.keys(100).await? > 0 {}
         let (slot, to_id) = (self.slot.to_string(), id(self.to).await?);
@@ -243,8 +242,8 @@ impl SlotMove {
         Ok(())
     }
 
-    /// Ends a move of which no key has moved. It could not be taken back safely otherwise: the
-    /// master would serve the slot without the keys that have moved.
+    /// Cancels a move of which no key has moved. After that it would not be safe: the master would
+    /// serve the slot without the moved keys.
     pub async fn give_up(&self) -> Result<()> {
         let slot = self.slot.to_string();
         for master in [self.from, self.to] {
@@ -253,7 +252,7 @@ impl SlotMove {
         Ok(())
     }
 
-    /// The same slot on its way back.
+    /// The move of this slot in the other direction.
     pub fn reversed(&self) -> Self {
         let (from, to) = (self.to, self.from);
         Self { from, to, ..*self }

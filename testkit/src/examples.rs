@@ -1,5 +1,5 @@
-//! Builds the examples of the repository for the tests that run them, runs those of the pages, and
-//! finds programs that are put beside dueq.
+//! Builds the repository's examples for tests that run them, runs the examples of pages, and finds
+//! installed programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +15,7 @@ pub fn example(name: &str) -> Result<PathBuf> {
     if let Some(folder) = FOLDER.get() {
         return Ok(folder.join(name));
     }
-    // target/PROFILE/deps/THIS-HASH
+    // The path of this test is target/PROFILE/deps/THIS-HASH.
     let this = std::env::current_exe()?;
     let profile = this.ancestors().nth(2).context("no profile directory")?;
     let target = profile.parent().context("no target directory")?;
@@ -27,7 +27,7 @@ pub fn example(name: &str) -> Result<PathBuf> {
     if profile.ends_with("release") {
         build.arg("--release");
     }
-    // Cargo's variables for this test would make build scripts run again.
+    // Unset Cargo's variables for this test: they would make build scripts run again.
     for (name, _) in std::env::vars_os() {
         if ["CARGO_PKG_", "CARGO_MANIFEST_"]
             .iter()
@@ -43,13 +43,13 @@ pub fn example(name: &str) -> Result<PathBuf> {
     Ok(FOLDER.get_or_init(|| profile.join("examples")).join(name))
 }
 
-/// Runs an example as `async` code on a server of its own. `?` works in it for any error.
+/// Runs an example as `async` code on its own server. `?` works in it for any error.
 ///
 /// The names between the bars become variables: `client` (connected), `orders` (a queue),
 /// `delivery` (a claimed message of `orders` with the id `order:42` and the payload `42`) and
 /// `worker` (a handle of a running worker of `orders`).
 ///
-/// The crate that has the example needs the dependencies `dueq` and `tokio`.
+/// The crate with the example needs the dependencies `dueq` and `tokio`.
 #[macro_export]
 macro_rules! doctest {
     (|$($name:ident),*| { $($example:tt)* }) => {
@@ -81,8 +81,8 @@ macro_rules! doctest {
     };
 }
 
-/// The path of a program: that of the variable `DUEQ_NAME`, such as `DUEQ_NGINX`, which `.ci/run`
-/// sets; or a place where packages put it. Without the program it prints which tests are skipped.
+/// The path of a program: from the variable `DUEQ_NAME`, such as `DUEQ_NGINX`, which `.ci/run`
+/// sets; else from the usual folders of packages. If there is none, prints that tests are skipped.
 pub fn installed(name: &str) -> Option<PathBuf> {
     let given = std::env::var_os(format!("DUEQ_{}", name.to_uppercase()));
     let folders = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];

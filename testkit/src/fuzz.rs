@@ -1,4 +1,4 @@
-//! Fuzzing without tools, for tests: runs a check on a corpus and on mutations of it.
+//! A fuzzer for tests that needs no tools: runs a check on a corpus and on mutations of it.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// Default number of mutations per test.
 const MUTATIONS: u64 = 20_000;
-/// Maximum length of a mutation.
+/// The greatest length of a mutation.
 const LONGEST: usize = 4_096;
 
 /// Inserted bytes: limits of numbers and formats, and control sequences of terminals, shells and
@@ -128,7 +128,7 @@ pub fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
     inputs.collect()
 }
 
-/// The bytes of an escaped byte string, if it is one.
+/// The bytes of an escaped byte string; `None` if the text is not one.
 fn unescaped(text: &str) -> Option<Vec<u8>> {
     let (mut bytes, mut rest) = (Vec::new(), text.bytes());
     while let Some(byte) = rest.next() {
@@ -186,7 +186,7 @@ fn mutation(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Replaces a number by another one.
+/// Replaces a number in the bytes by another one.
 fn other_number(bytes: &mut Vec<u8>, random: &mut Random) {
     let starts = (0..bytes.len())
         .filter(|&at| bytes[at].is_ascii_digit() && (at == 0 || !bytes[at - 1].is_ascii_digit()));
@@ -208,7 +208,7 @@ fn other_number(bytes: &mut Vec<u8>, random: &mut Random) {
     bytes.splice(start..end, other);
 }
 
-/// Removes a line, repeats one, or swaps two.
+/// Removes or repeats a line, or swaps two lines.
 fn other_line(bytes: &mut Vec<u8>, random: &mut Random) {
     let mut lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
     if lines.is_empty() {
@@ -223,7 +223,7 @@ fn other_line(bytes: &mut Vec<u8>, random: &mut Random) {
     *bytes = lines.concat();
 }
 
-/// SplitMix64.
+/// The generator SplitMix64.
 struct Random(u64);
 
 impl Random {
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mutations_are_the_same_for_the_same_seed_and_differ() {
+    fn mutations_depend_on_the_seed_and_differ() {
         let corpus = [b"*2\r\n:17\r\n$3\r\nabc\r\n".to_vec(), b"48h".to_vec()];
         let some = |seed| {
             let mut random = Random(seed);

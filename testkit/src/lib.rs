@@ -1,5 +1,5 @@
-//! Private Redis-compatible servers for tests: each has a free port and its own folder, and ends on
-//! drop.
+//! Private Redis-compatible servers for tests. Each has a free port and its own folder, and is
+//! killed on drop.
 //!
 //! `DUEQ_TEST_SERVERS` names the server program. By default the testkit uses the one on `PATH`, or
 //! the one that `scripts/server` installed into `target/server`. A test runs on one server; `make
@@ -36,7 +36,7 @@ pub use port::Port;
 pub use proxy::Proxy;
 pub use sentinel::{Failover, SERVICE, is_master};
 
-/// Limit of a server's reply, far longer than a working server needs.
+/// The time limit of a server's reply, far longer than a working server needs.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// A running server. Drop kills it and removes its folder.
@@ -108,12 +108,12 @@ impl Server {
         self.port.number()
     }
 
-    /// `redis://127.0.0.1:PORT/`
+    /// The URL `redis://127.0.0.1:PORT/`.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port())
     }
 
-    /// Process id of the server, for signals.
+    /// The process id of the server, for signals.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -123,7 +123,7 @@ impl Server {
         &self.folder
     }
 
-    /// Exit status of the server, if it has ended.
+    /// The exit status of the server, if it has ended.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
@@ -191,8 +191,8 @@ pub fn program() -> Result<PathBuf> {
     })
 }
 
-/// The one server in a value of `DUEQ_TEST_SERVERS`. A list is an error, because the test would
-/// silently skip the others.
+/// Parses a value of `DUEQ_TEST_SERVERS`, which must name one server. A list is an error, because
+/// the test would silently skip the others.
 fn only(named: &OsStr) -> Result<PathBuf> {
     let mut servers = std::env::split_paths(named);
     match (servers.next(), servers.count()) {
@@ -288,8 +288,9 @@ fn spawn(
         .with_context(|| format!("cannot run {}", program.display()))
 }
 
-/// Waits until the server answers; `false` if it ended. Another process may have taken the same
-/// port first, and its server would answer. A server with a password does not identify itself.
+/// Waits until this server answers; `false` if it has ended. If another process took the port
+/// first, the answer would be that of its server, so the process is checked. A server with a
+/// password cannot be asked.
 fn answers(port: u16, child: &mut Child) -> Result<bool> {
     let (start, itself) = (Instant::now(), format!("process_id:{}\r\n", child.id()));
     let is_up = || match command(port, &["PING"])? {
@@ -316,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_of_servers_is_refused() {
+    fn list_of_test_servers_is_refused() {
         assert_eq!(
             only(OsStr::new("/usr/bin/redis-server")).expect("one"),
             Path::new("/usr/bin/redis-server")
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn server_that_lost_its_port_is_not_mistaken_for_the_winner() -> Result<()> {
+    fn server_whose_port_was_taken_is_not_taken_for_another() -> Result<()> {
         let first = Server::start(&[])?;
         let folder = folder(first.port())?;
         let mut second = spawn(&first.program, first.port(), &folder, &[], &[])?;

@@ -1,4 +1,4 @@
-//! A server that loads its data for long, and answers `LOADING` meanwhile.
+//! Makes a server load its data for a long time, and meanwhile answer `LOADING`.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use anyhow::{Result, bail};
 use crate::{START_LIMIT, Server, answers, command, spawn};
 
 impl Server {
-    /// Restarts the server with its data. It loads them for more than half a minute, and answers
-    /// `LOADING` meanwhile, until [`finish_loading`](Server::finish_loading).
+    /// Restarts the server with its data. Loading takes more than half a minute, in which the
+    /// server answers `LOADING`, unless [`finish_loading`](Server::finish_loading) ends it.
     pub fn restart_loading(&mut self) -> Result<()> {
-        // It looks for commands after each KiB of the file, so every 10 ms.
+        // While loading, the server handles commands after each KiB of the file, so every 10 ms.
         let keys =
             "for n = 1, 40000 do redis.call('SET', 'filler:' .. n, string.rep('x', 100)) end";
         self.command(&["EVAL", keys, "0"])?;
@@ -41,7 +41,7 @@ impl Server {
         bail!("{} does not load", self.program.display())
     }
 
-    /// Lets the server load the rest at once, and waits until it serves.
+    /// Makes the server load the rest of its data at once, and waits until it serves.
     pub fn finish_loading(&mut self) -> Result<()> {
         self.command(&["CONFIG", "SET", "key-load-delay", "0"])?;
         if !answers(self.port.number(), &mut self.child)? {
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn server_loads_until_it_may_finish() -> Result<()> {
+    fn server_answers_loading_until_finish_loading() -> Result<()> {
         let mut server = Server::start(&[])?;
         server.command(&["SET", "key", "value"])?;
         server.restart_loading()?;

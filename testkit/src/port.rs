@@ -1,4 +1,5 @@
-//! Ports for servers. A port belongs to one server on this machine until the server is dropped.
+//! Ports for test servers. A port is reserved for one server on this machine until the server is
+//! dropped.
 
 use std::net::{TcpListener, UdpSocket};
 use std::ops::Range;
@@ -6,9 +7,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::{Result, bail};
 
-/// Below the ports that Linux gives to outgoing connections (32,768 and up). So no client can take
-/// the port before the server's bind, nor while the server is down. The cluster bus port, 10,000
-/// higher, is below them too.
+/// The range of ports. It lies below the ports that Linux gives to outgoing connections (32,768 and
+/// up), so no client can take a port before the server binds it or while the server is down. The
+/// ports of cluster buses, 10,000 higher, lie below them, too.
 const PORTS: Range<u16> = 10_240..20_240;
 const BUS: u16 = 10_000;
 
@@ -29,7 +30,7 @@ impl Port {
     /// Fails if no port is free.
     pub fn reserve() -> Result<Self> {
         static NEXT: AtomicU16 = AtomicU16::new(0);
-        // Processes that start at the same time begin with different ports.
+        // Processes that start together begin their search at different ports.
         let begin = std::process::id().wrapping_mul(7_919);
         for _ in PORTS {
             let step = u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
@@ -38,7 +39,7 @@ impl Port {
             let Ok(reservation) = UdpSocket::bind(("127.0.0.1", number)) else {
                 continue;
             };
-            // Other programs make no reservation.
+            // Other programs make no reservation, so also try to bind the port.
             let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
             if is_free(number) && is_free(number + BUS) {
                 return Ok(Self(number, reservation));
@@ -66,7 +67,7 @@ mod tests {
     use crate::Server;
 
     #[test]
-    fn ports_are_reserved_and_no_client_gets_one() -> Result<()> {
+    fn reserved_port_is_not_given_to_clients() -> Result<()> {
         let ports = (0..100)
             .map(|_| Port::reserve())
             .collect::<Result<Vec<_>>>()?;
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_server_keeps_its_port_for_its_restart() -> Result<()> {
+    fn killed_server_keeps_its_port_for_a_restart() -> Result<()> {
         let mut server = Server::start(&[])?;
         server.kill()?;
         let port = server.port();
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn cluster_nodes_start_whatever_their_ports() -> Result<()> {
+    fn cluster_servers_start_on_any_reserved_port() -> Result<()> {
         let cluster = ["--cluster-enabled", "yes"];
         for _ in 0..8 {
             let server = Server::start(&cluster)?;

@@ -1,11 +1,11 @@
-//! Figures of Linux about a process.
+//! Reads figures about a process from Linux.
 
 use anyhow::{Context, Result};
 
-/// Linux's unit of times, the same for every program.
+/// The unit of Linux's CPU times in microseconds; it is fixed for all programs.
 const TICK_US: f64 = 10_000.0;
 
-/// A line of /proc/PID/status, in bytes.
+/// The value of a line of /proc/PID/status, in bytes.
 pub fn status_bytes(pid: u32, field: &str) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     kilobytes(&status, field)
@@ -13,7 +13,7 @@ pub fn status_bytes(pid: u32, field: &str) -> Result<u64> {
         .with_context(|| format!("no {field} of process {pid}"))
 }
 
-/// The processor time of a process so far, in microseconds.
+/// The CPU time of a process so far, in microseconds.
 pub fn cpu_us(pid: u32) -> Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let (_, rest) = stat.rsplit_once(')').context("a name in brackets")?;
@@ -25,13 +25,13 @@ pub fn cpu_us(pid: u32) -> Result<f64> {
     Ok(ticks.sum::<f64>() * TICK_US)
 }
 
-/// The processor time that the host has withheld from this machine so far, of all its cores, in
+/// The CPU time that the host has withheld from this machine so far, summed over all cores, in
 /// microseconds.
 pub fn stolen_us() -> Result<f64> {
     Ok(stolen_ticks(&std::fs::read_to_string("/proc/stat")?) * TICK_US)
 }
 
-/// The eighth figure of the first line; older kernels do not have it.
+/// Parses the eighth figure of the first line; 0 if the kernel is too old to have it.
 fn stolen_ticks(stat: &str) -> f64 {
     stat.lines()
         .next()
@@ -40,7 +40,7 @@ fn stolen_ticks(stat: &str) -> f64 {
         .unwrap_or(0.0)
 }
 
-/// How many file descriptors a process has open.
+/// The number of open file descriptors of a process.
 pub fn descriptors(pid: u32) -> Result<u64> {
     Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count() as u64)
 }
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_keeps_is_the_eighth_figure_of_all_cores() {
+    fn stolen_time_is_the_eighth_figure_of_all_cores() {
         assert_eq!(
             stolen_ticks("cpu  1 2 3 4 5 6 7 88 9 10\ncpu0 1 2 3 4 5 6 7 44 9 10\n"),
             88.0

@@ -1,4 +1,4 @@
-//! A proxy that forwards a call and loses its reply, for tests of the client's reaction.
+//! A proxy that forwards a call and drops its reply, to test how the client reacts.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::thread;
 
 use anyhow::Result;
 
-/// A proxy between its own port and a server on this machine. It ends on drop.
+/// A proxy from its own port to a server on this machine; it ends on drop.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -22,20 +22,20 @@ struct Rules {
     over: AtomicBool,
 }
 
-/// Which replies are lost.
+/// A rule that says which replies are lost.
 #[derive(Debug)]
 struct Cut {
-    /// Bytes of the request, such as the hash of a script.
+    /// Bytes that the request must contain, such as the hash of a script.
     request: Vec<u8>,
-    /// Whether the first reply was lost.
+    /// Whether the rule has already dropped a reply.
     done: bool,
-    /// Whether every later reply is lost, too.
+    /// Whether the rule drops every later reply, too.
     is_always: bool,
-    /// The reply to later requests with these bytes, which the proxy does not forward.
+    /// The reply to later requests with these bytes; the proxy then does not forward them.
     refusal: Option<String>,
 }
 
-/// What the proxy does with a request.
+/// What the proxy does with one request.
 enum Fate {
     Pass,
     Lose,
@@ -53,7 +53,7 @@ impl Proxy {
                 if shared.over.load(Ordering::SeqCst) {
                     return;
                 }
-                // Each side only sees a closed connection, so ignore the error.
+                // Ignore errors: each side only sees that the connection is closed.
                 if let Ok(client) = client {
                     let _ = carry(client, port, &shared);
                 }
@@ -62,13 +62,13 @@ impl Proxy {
         Ok(Self { address, rules })
     }
 
-    /// `redis://127.0.0.1:PORT/`
+    /// The URL `redis://127.0.0.1:PORT/`.
     pub fn url(&self) -> String {
         format!("redis://{}/", self.address)
     }
 
-    /// Forwards the next request with these bytes, and closes its connection instead of sending the
-    /// reply.
+    /// Forwards the next request that contains these bytes, and then closes its connection instead
+    /// of sending the reply.
     pub fn cut_reply_of(&self, request: impl AsRef<[u8]>) {
         *self.rules.cut() = Some(Cut {
             request: request.as_ref().to_vec(),
@@ -78,7 +78,7 @@ impl Proxy {
         });
     }
 
-    /// Like [`Proxy::cut_reply_of`], for every request with these bytes from now on.
+    /// Like [`Proxy::cut_reply_of`], for every such request from now on.
     pub fn cut_every_reply_of(&self, request: impl AsRef<[u8]>) {
         *self.rules.cut() = Some(Cut {
             request: request.as_ref().to_vec(),
@@ -88,13 +88,13 @@ impl Proxy {
         });
     }
 
-    /// Forwards everything from now on.
+    /// Removes all rules: forwards every request and reply from now on.
     pub fn pass_all(&self) {
         *self.rules.cut() = None;
     }
 
-    /// Like [`Proxy::cut_reply_of`]; it also answers later requests with these bytes with this
-    /// error instead of forwarding them.
+    /// Like [`Proxy::cut_reply_of`]. Later requests with these bytes are not forwarded, but
+    /// answered with this error.
     pub fn cut_reply_then_refuse(&self, request: impl AsRef<[u8]>, error: &str) {
         let refusal = Some(format!("-{error}\r\n"));
         *self.rules.cut() = Some(Cut {
@@ -105,7 +105,7 @@ impl Proxy {
         });
     }
 
-    /// Number of lost replies so far.
+    /// The number of replies that were lost so far.
     pub fn cuts(&self) -> u64 {
         self.rules.cuts.load(Ordering::SeqCst)
     }
@@ -114,7 +114,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.rules.over.store(true, Ordering::SeqCst);
-        // Wake the accepting thread.
+        // Connect once, so that the accepting thread wakes and ends.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -217,7 +217,7 @@ mod tests {
     use crate::Server;
 
     #[test]
-    fn a_cut_call_is_made_and_later_ones_are_refused() -> Result<()> {
+    fn call_whose_reply_is_cut_acts_and_later_ones_fail() -> Result<()> {
         let server = Server::start(&[])?;
         let proxy = Proxy::start(server.port())?;
         let port = proxy.address.port();

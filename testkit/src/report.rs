@@ -1,9 +1,9 @@
-//! The figures of a run, each with its demand or its goal: a table, and JSON.
+//! The figures of a run, with rules and goals: as a table, and as JSON.
 
 use anyhow::{Result, ensure};
 use serde_json::{Map, Value, json};
 
-/// How many violations are named.
+/// The most violations that are described.
 const SHOWN: usize = 10;
 
 /// The figures of all scenarios.
@@ -30,17 +30,17 @@ struct Row {
 struct Wanted {
     text: String,
     is_met: bool,
-    /// A rule of dueq, which holds on a slow machine too. Others are goals.
+    /// Whether it is a rule of dueq, which must hold on a slow machine too; else it is a goal.
     is_rule: bool,
 }
 
 impl Report {
-    /// The figures that follow are of this scenario.
+    /// Begins a scenario: the following figures belong to it.
     pub fn scenario(&mut self, name: &str) {
         name.clone_into(&mut self.scenario);
     }
 
-    /// The rule that there are none.
+    /// Adds the rule that there are no violations.
     pub fn violations(&mut self, violations: &Violations) {
         let text = violations.summary();
         let is_met = text.is_none();
@@ -52,12 +52,13 @@ impl Report {
         );
     }
 
-    /// A figure without a demand.
+    /// Adds a figure without a rule or a goal.
     pub fn figure(&mut self, name: &'static str, value: impl Into<Value>) {
         self.row(name, value.into(), None);
     }
 
-    /// A figure that depends on the machine. Missing the goal fails the run only with `--strict`.
+    /// Adds a figure with a goal, because it depends on the machine. A missed goal fails the run
+    /// only with `--strict`.
     pub fn goal(
         &mut self,
         name: &'static str,
@@ -77,7 +78,8 @@ impl Report {
         );
     }
 
-    /// A figure that a slow machine does not excuse. Breaking the rule fails the run.
+    /// Adds a figure with a rule, which must hold on a slow machine too. A broken rule fails the
+    /// run.
     pub fn rule(
         &mut self,
         name: &'static str,
@@ -123,7 +125,7 @@ impl Report {
             .collect()
     }
 
-    /// A line for each figure.
+    /// The table, with a line for each figure.
     pub fn table(&self) -> String {
         let width = |of: fn(&Row) -> &str| {
             let widths = self.rows.iter().map(|row| of(row).chars().count());
@@ -173,7 +175,7 @@ impl Report {
 }
 
 impl Violations {
-    /// One more.
+    /// Adds a violation.
     pub fn add(&mut self, violation: String) {
         self.count += 1;
         if self.first.len() < SHOWN {
@@ -181,7 +183,7 @@ impl Violations {
         }
     }
 
-    /// The first of them and how many others there are; `None` if there is none.
+    /// The first violation, and the number of further ones; `None` if there is none.
     pub fn summary(&self) -> Option<String> {
         (self.count > 0).then(|| {
             let others = match self.count - self.first.len() {
@@ -192,7 +194,7 @@ impl Violations {
         })
     }
 
-    /// The first of them.
+    /// The first violations, as text.
     pub fn texts(&self) -> &[String] {
         &self.first
     }
@@ -204,17 +206,17 @@ fn text(value: &Value) -> String {
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Rounds to three digits after the point.
+/// Rounds to three decimals.
 pub fn rounded(value: f64) -> f64 {
     (value * 1_000.0).round() / 1_000.0
 }
 
-/// Microseconds in milliseconds, rounded.
+/// Converts microseconds to milliseconds, rounded.
 pub fn ms(us: u64) -> f64 {
     rounded(us as f64 / 1_000.0)
 }
 
-/// The value that this part of all values does not exceed; 0 of none.
+/// The value that this part of all values does not exceed; 0 without values.
 pub fn quantile(values: &mut [u64], part: f64) -> u64 {
     values.sort_unstable();
     let index = (values.len().saturating_sub(1) as f64 * part).round() as usize;
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_of_few_values_are_values() {
+    fn quantile_is_always_one_of_the_values() {
         assert_eq!(quantile(&mut [], 0.5), 0);
         assert_eq!(quantile(&mut [7], 0.99), 7);
         assert_eq!(quantile(&mut [3, 1, 2], 0.5), 2);

@@ -1,4 +1,4 @@
-//! Calls of the scripts by EVALSHA, as a program in any language makes them.
+//! Calls scripts by EVALSHA, as a program in any language does.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,14 +32,14 @@ pub struct Raw {
 /// A granted message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Granted {
-    /// Of the message.
+    /// The id of the message.
     pub id: String,
-    /// Of its claim.
+    /// The token of its claim.
     pub token: String,
 }
 
 impl Raw {
-    /// Uses the scripts of this folder before those of the repository.
+    /// Prefers scripts in this folder to those of the repository.
     pub fn new(connection: Connection, folder: Option<&Path>) -> Self {
         Self {
             connection,
@@ -55,7 +55,7 @@ impl Raw {
         Ok(Self::new(connection, folder))
     }
 
-    /// Lets the scripts of this queue take a clock.
+    /// Makes the scripts of this queue accept a test clock.
     pub fn allow_test_clock(&mut self, queue: &str) -> Result<()> {
         let [.., meta] = keys(queue);
         let mut set = redis::cmd("HSET");
@@ -75,7 +75,7 @@ impl Raw {
         call.query(&mut self.connection).with_context(|| verb)
     }
 
-    /// The call of a script, not yet sent. `clock` is the test clock; empty for that of Redis.
+    /// Prepares a script call without sending it. `clock` is the test clock; empty for Redis's own.
     pub fn prepared(
         &mut self,
         verb: &'static str,
@@ -91,7 +91,7 @@ impl Raw {
         Ok(call)
     }
 
-    /// Sends several calls at once.
+    /// Sends several calls in one pipeline.
     pub fn pipelined(&mut self, calls: &Pipeline) -> Result<Vec<Vec<Value>>> {
         Ok(calls.query(&mut self.connection)?)
     }
@@ -146,7 +146,7 @@ impl Raw {
     }
 }
 
-/// The texts of a list.
+/// The elements of a list, as text.
 pub fn texts(value: &Value) -> Result<Vec<String>> {
     Ok(redis::from_redis_value(value.clone())?)
 }
@@ -155,14 +155,14 @@ fn keys(queue: &str) -> [String; 10] {
     KEYS.map(|suffix| format!("dueq:{{{queue}}}:{suffix}"))
 }
 
-/// The argument `fires` of the scripts.
+/// Formats times as the argument `fires` of the scripts.
 pub fn fires(times_ms: impl IntoIterator<Item = u64>) -> String {
     let times: Vec<_> = times_ms.into_iter().map(|ms| ms.to_string()).collect();
     format!("2026a 0\n{}", times.join(" "))
 }
 
-/// The scripts of release 0.1 by their verbs: in `tests/compat/0.1/scripts.lua` each begins with
-/// `#!lua`, and its third line with `-- VERB: `.
+/// The scripts of release 0.1, by verb. In `tests/compat/0.1/scripts.lua` each begins with `#!lua`,
+/// and its third line with `-- VERB: `.
 pub fn frozen() -> Result<BTreeMap<String, String>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/compat/0.1/scripts.lua");
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;

@@ -11,18 +11,18 @@ use crate::{Port, Server, answers, command, folder, program};
 
 /// The name of the Sentinel service.
 pub const SERVICE: &str = "orders";
-/// Silence of a server after which the Sentinels act.
+/// The silence of a server after which the Sentinels replace it, in ms.
 const DOWN_AFTER_MS: u32 = 500;
 const SENTINELS: usize = 3;
-/// Limit of any wait. A Sentinel that was not scheduled for two seconds does nothing for thirty
-/// (TILT). A failed failover delays the next one, so the limit is generous.
+/// The time limit of any wait. It is long: a Sentinel that was not scheduled for two seconds does
+/// nothing for thirty (TILT), and a failed failover delays the next one.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// A master and its replicas, which three Sentinels watch.
 #[derive(Debug)]
 pub struct Failover {
     sentinels: Vec<Sentinel>,
-    /// The servers in no particular order: any may be the master.
+    /// The servers, in no particular order: any of them may be the master.
     pub servers: Vec<Server>,
 }
 
@@ -37,7 +37,7 @@ impl Failover {
     /// Starts a master with this many replicas, each with further arguments. Returns when the
     /// Sentinels know all of them.
     pub fn start(replicas: usize, arguments: &[&str]) -> Result<Self> {
-        // A replica that joins must not wait for other replicas.
+        // A replica that joins need not wait for other replicas.
         let common = [&["--repl-diskless-sync-delay", "0"], arguments].concat();
         let mut servers = vec![Server::start(&common)?];
         let master = servers[0].port();
@@ -55,7 +55,7 @@ impl Failover {
         Ok(this)
     }
 
-    /// `redis+sentinel://...`
+    /// The URL `redis+sentinel://...`.
     pub fn url(&self) -> String {
         let addresses: Vec<_> = self
             .sentinels
@@ -65,7 +65,7 @@ impl Failover {
         format!("redis+sentinel://{}/{SERVICE}", addresses.join(","))
     }
 
-    /// Index in `servers` of the master that all Sentinels name; `None` while they disagree.
+    /// The index in `servers` of the master that all Sentinels name; `None` while they disagree.
     pub fn master(&self) -> Result<Option<usize>> {
         let mut ports = Vec::new();
         for sentinel in &self.sentinels {
@@ -78,14 +78,14 @@ impl Failover {
             .position(|server| ports == [server.port()]))
     }
 
-    /// Replaces a live master, as an operator does.
+    /// Replaces a master that is alive, as an operator can.
     pub fn change_master(&self) -> Result<()> {
         let reply = self.sentinels[0].say(&["SENTINEL", "FAILOVER", SERVICE])?;
         ensure!(reply.starts_with("+OK"), "{reply}");
         Ok(())
     }
 
-    /// The Sentinels replace a master that is silent for so many milliseconds, instead of 500.
+    /// Sets the silence in milliseconds after which the Sentinels replace a master; 500 by default.
     pub fn act_after(&self, silence_ms: u32) -> Result<()> {
         let silence_ms = silence_ms.to_string();
         for sentinel in &self.sentinels {
@@ -100,7 +100,7 @@ impl Failover {
         Ok(())
     }
 
-    /// Number of times that Sentinels entered TILT because the machine was busy.
+    /// How often a Sentinel has entered TILT because the machine was busy.
     pub fn tilts(&self) -> Result<usize> {
         let mut count = 0;
         for sentinel in &self.sentinels {
@@ -148,8 +148,8 @@ impl Failover {
         let (start, tilts, mut lenient) = (Instant::now(), self.tilts()?, false);
         while !look()? {
             if !lenient && (self.tilts()? > tilts || start.elapsed() > LIMIT / 6) {
-                // Sentinels promote no replica that lost its master more than ten times this
-                // interval ago; a TILT can exceed that, and so can a busy machine.
+                // A Sentinel does not promote a replica that lost its master more than ten times
+                // this interval ago; a TILT or a busy machine could take longer.
                 self.act_after(5_000)?;
                 lenient = true;
             }
@@ -195,7 +195,7 @@ impl Sentinel {
         bail!("no free port for a Sentinel")
     }
 
-    /// One field of a Sentinel's record.
+    /// The value of one field in a Sentinel's record.
     fn about(&self, what: &str, field: &str) -> Result<String> {
         let all = self.say(&["SENTINEL", what, SERVICE])?;
         let mut lines = all.lines();

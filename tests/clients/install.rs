@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-/// Longest download of a package before the test skips its language.
+/// The longest download of a package. After it the test skips the language.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The reason why the test skips a language.
@@ -112,7 +112,7 @@ fn text(path: &Path) -> String {
     path.to_str().unwrap_or_default().to_owned()
 }
 
-/// A redis-cli with the option -X (7.0 or newer).
+/// Finds a redis-cli with the option -X (7.0 or newer).
 pub(crate) fn redis_cli() -> Prepared<()> {
     let version = version("redis-cli", "--version")?;
     let major = version
@@ -126,7 +126,7 @@ pub(crate) fn redis_cli() -> Prepared<()> {
     }
 }
 
-/// A Python interpreter that has the package.
+/// Finds a Python interpreter that has the package.
 pub(crate) fn python(package_name: &str) -> Prepared<String> {
     version("python3", "--version")?;
     let folder = package("python", package_name, |folder| {
@@ -149,7 +149,7 @@ pub(crate) fn python(package_name: &str) -> Prepared<String> {
     Ok(text(&folder.join("venv/bin/python")))
 }
 
-/// The script, next to a `node_modules` that contains the package.
+/// A command that runs the script beside a `node_modules` with the package.
 pub(crate) fn node(package_name: &str, script: &str) -> Prepared<String> {
     version("node", "--version")?;
     version("npm", "--version")?;
@@ -169,7 +169,7 @@ pub(crate) fn node(package_name: &str, script: &str) -> Prepared<String> {
     Ok(text(&copy))
 }
 
-/// The compiled program.
+/// Compiles the Go program, and returns its path.
 pub(crate) fn go(module: &str, source: &str) -> Result<Prepared<String>> {
     let fetched = version("go", "version").and_then(|_| {
         package("go", module, |folder| {
@@ -186,7 +186,7 @@ pub(crate) fn go(module: &str, source: &str) -> Result<Prepared<String>> {
     Ok(Ok(text(&folder.join("push"))))
 }
 
-/// The class path with the compiled program and the jars.
+/// Compiles the Java program. Returns the class path with it and the jars.
 pub(crate) fn java(
     group: &str,
     artifact: &str,

@@ -86,9 +86,9 @@ enum Payload<'a> {
     Input(&'a [u8]),
 }
 
-/// Producers that users copy.
+/// The folder of today's producers, which users copy.
 const TODAY: &str = "examples/clients";
-/// Producers of release 0.1, which keep running beside newer workers.
+/// The folder of the producers of release 0.1, which keep running beside newer workers.
 const FROZEN: &str = "tests/compat/0.1/clients";
 
 /// Checks everything that a producer must do, or prints why this language was skipped. `prepare`
@@ -228,7 +228,7 @@ fn source(folder: &str, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn shell() -> Result<()> {
+async fn shell_producer_pushes_exact_bytes() -> Result<()> {
     let prepare = |folder: &str| {
         let script = source(folder, "push.sh");
         Ok(install::redis_cli().map(|()| move || with("sh", &[&script])))
@@ -237,7 +237,7 @@ async fn shell() -> Result<()> {
 }
 
 #[tokio::test]
-async fn python() -> Result<()> {
+async fn python_producer_pushes_exact_bytes() -> Result<()> {
     let prepare = |folder: &str| {
         let script = source(folder, "push.py");
         let python = install::python("redis==7.0.1");
@@ -247,7 +247,7 @@ async fn python() -> Result<()> {
 }
 
 #[tokio::test]
-async fn javascript() -> Result<()> {
+async fn javascript_producer_pushes_exact_bytes() -> Result<()> {
     let prepare = |folder: &str| {
         let script = install::node("ioredis@6.0.0", &source(folder, "push.js"));
         Ok(script.map(|script| move || with("node", &[&script])))
@@ -256,7 +256,7 @@ async fn javascript() -> Result<()> {
 }
 
 #[tokio::test]
-async fn go() -> Result<()> {
+async fn go_producer_pushes_exact_bytes() -> Result<()> {
     let prepare = |folder: &str| {
         let program = install::go(
             "github.com/redis/go-redis/v9@v9.17.3",
@@ -268,7 +268,7 @@ async fn go() -> Result<()> {
 }
 
 #[tokio::test]
-async fn java() -> Result<()> {
+async fn java_producer_pushes_exact_bytes() -> Result<()> {
     let prepare = |folder: &str| {
         let classes = install::java(
             "redis.clients",

@@ -37,7 +37,7 @@ impl Operator {
         Ok(redis::cmd("HEXISTS").arg(&[&key, id]).query(&mut self.0)?)
     }
 
-    /// How often a field of a hash was read, by clients and by scripts.
+    /// How often clients and scripts have read a field of a hash.
     fn reads(&mut self) -> Result<u64> {
         let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut self.0)?;
         let calls = stats
@@ -67,7 +67,7 @@ pub(crate) fn check(producer: &Producer<'_>) -> Result<()> {
         };
         producer.succeeds(id, Payload::Argument("content"), &says)
     };
-    // Partition 17 does not exist yet: the first producer that needs it brings it forward.
+    // Partition 17 does not exist yet: the first producer that needs it creates it with the map.
     operator.forward(&["-"], "7|- 17|- 17")?;
     for (id, of_two, _) in IDS {
         push(id, "created")?;
@@ -75,13 +75,14 @@ pub(crate) fn check(producer: &Producer<'_>) -> Result<()> {
     }
     push("a", "was pushed before")?;
 
-    // While the partitions change, a producer waits; then it follows the newest map.
+    // While the partitions change, a producer waits. Then it follows the newest map.
     let tags = ["-", "17", "203"];
     operator.forward(&["-", "17"], "8|- 17|- 17 203")?;
     let (before, start) = (operator.reads()?, Instant::now());
     std::thread::scope(|scope| -> Result<()> {
         let waiting = scope.spawn(|| producer.push("late{a}", "0", Payload::Argument("content")));
-        // Each try reads the epoch in the script and then the map: it has read a changing map twice.
+        // Each try reads the epoch in the script and then the map. After four reads the producer
+        // has read the changing map twice.
         while operator.reads()? < before + 4 && start.elapsed() < LIMIT {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -98,11 +99,12 @@ pub(crate) fn check(producer: &Producer<'_>) -> Result<()> {
             continue;
         }
         push(&id, "created")?;
-        // The part between the braces is the same, or the whole id is another one.
+        // If the part between the braces is equal, both ids belong to one partition. Otherwise the
+        // partition of the whole id counts.
         ensure!(id == "{}a2" || operator.holds(tags[of_three], &id)?, "{id}");
     }
 
-    // Back at one partition, the queue has no map.
+    // Back at one partition: the queue has no map.
     operator.forward(&["-"], "10|-|-")?;
     push("order:1", "created")?;
     ensure!(operator.holds("-", "order:1")?);

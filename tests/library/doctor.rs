@@ -174,7 +174,7 @@ async fn doctor_repairs_planted_faults_under_load() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_server_that_evicts_can_be_examined_but_not_used() -> Result<()> {
+async fn an_evicting_server_can_be_examined_but_not_used() -> Result<()> {
     let server = dueq_testkit::Server::start(&["--maxmemory-policy", "allkeys-lru"])?;
     let refused = dueq::Client::connect(&server.url())
         .await
@@ -193,8 +193,8 @@ async fn a_server_that_evicts_can_be_examined_but_not_used() -> Result<()> {
     Ok(())
 }
 
-/// The notice of a message is lost, and so are its wake-up tokens. It is late by the park time,
-/// which is no fault; the remedy of the doctor's remark ends the wait.
+/// The message's notice and wake-up tokens are lost, so it is late by up to the parking time, which
+/// is no fault. The remedy in the doctor's remark ends the wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_message_of_a_parked_queue_is_no_fault() -> Result<()> {
     let setup = setup().await?;
@@ -238,7 +238,7 @@ async fn a_late_message_of_a_parked_queue_is_no_fault() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn doctor_names_limits_that_do_not_hold() -> Result<()> {
+async fn doctor_reports_full_queues_old_nodes_and_a_bad_rate() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let remarks = async || -> Result<Vec<&'static str>> {

@@ -1,5 +1,5 @@
-//! The Functions library on the server: load it, keep it, never replace it by an older one. The
-//! Rust library works without it.
+//! The Functions library on the server: clients load it, and never replace a newer one. The Rust
+//! library works without it.
 
 use anyhow::{Context, Result};
 use dueq::Client;
@@ -9,7 +9,7 @@ use dueq_testkit::cluster::Cluster;
 
 use super::support::*;
 
-/// The Functions library as another release would have it.
+/// The source of a Functions library with this version, as another release would have it.
 fn of_version(version: u64) -> String {
     let (ours, theirs) = (
         format!("return {}\n", dueq::admin::functions_version()),
@@ -43,7 +43,7 @@ async fn push(setup: &Setup, id: &str) -> Result<String> {
 }
 
 #[tokio::test]
-async fn the_library_is_there_after_a_restart() -> Result<()> {
+async fn functions_library_survives_a_restart() -> Result<()> {
     let mut setup = setup_with(&["--appendonly", "yes", "--appendfsync", "always"]).await?;
     assert_eq!(setup.client.functions().await?, FunctionsStatus::Absent);
     assert_eq!(
@@ -67,7 +67,7 @@ async fn the_library_is_there_after_a_restart() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_older_library_is_replaced_and_a_newer_one_is_not() -> Result<()> {
+async fn only_an_older_functions_library_is_replaced() -> Result<()> {
     let setup = setup().await?;
     let current = dueq::admin::functions_version();
     for (version, found, then) in [
@@ -94,7 +94,7 @@ async fn an_older_library_is_replaced_and_a_newer_one_is_not() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_client_does_not_need_the_library() -> Result<()> {
+async fn the_client_works_without_the_functions_library() -> Result<()> {
     let setup = setup().await?;
     setup.client.load_functions().await?;
     assert_eq!(setup.queue.push("1").id("one").await?, PushOutcome::Created);
@@ -112,7 +112,7 @@ async fn the_client_does_not_need_the_library() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_replica_that_takes_over_has_the_library() -> Result<()> {
+async fn a_promoted_replica_has_the_functions_library() -> Result<()> {
     let setup = setup().await?;
     setup.client.load_functions().await?;
     assert_eq!(push(&setup, "before").await?, "CREATED");
@@ -145,7 +145,7 @@ async fn a_replica_that_takes_over_has_the_library() -> Result<()> {
 }
 
 #[tokio::test]
-async fn every_primary_of_a_cluster_gets_the_library() -> Result<()> {
+async fn every_master_of_a_cluster_gets_the_functions_library() -> Result<()> {
     let cluster = Cluster::start(2).await?;
     let client = Client::connect(&cluster.url()).await?;
     assert_eq!(client.load_functions().await?, FunctionsStatus::Absent);

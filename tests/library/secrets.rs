@@ -1,4 +1,5 @@
-//! No `Debug`, `Display`, error or error cause of a public type contains a password or certificate.
+//! Checks that no `Debug`, `Display`, error or error cause of a public type contains a password or
+//! certificate.
 
 use std::error::Error as _;
 use std::fmt::Debug;
@@ -17,7 +18,7 @@ fn silent(what: &str, value: &dyn Debug) {
     }
 }
 
-/// The error with all its causes.
+/// Checks the texts of an error and all its causes.
 fn silent_error(error: &dueq::Error) {
     silent("error", error);
     let mut cause: Option<&dyn std::error::Error> = Some(error);
@@ -61,7 +62,7 @@ async fn types_with_a_connection_hide_its_password() -> Result<()> {
 }
 
 #[tokio::test]
-async fn no_error_holds_a_password() -> Result<()> {
+async fn no_error_contains_a_password() -> Result<()> {
     let server = Server::start(&["--requirepass", "another"])?;
     let port = server.port();
     for (url, kind) in [

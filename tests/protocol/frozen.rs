@@ -8,9 +8,9 @@ pub(crate) use dueq_testkit::scripts::frozen as scripts;
 
 use crate::reply::Text;
 
-/// FNV-1a of every frozen file and script, by name: release 0.1 never changes.
+/// The checksum (FNV-1a) of the names and bytes of all frozen files: release 0.1 never changes.
 const FROZEN: u64 = 0x4cd1_fddb_cb30_58cb;
-/// FNV-1a of the Functions library that release 0.1 loads, 226,155 bytes.
+/// The checksum (FNV-1a) of the Functions library that release 0.1 loads, 226,155 bytes.
 const LIBRARY: u64 = 0xab15_c492_c9ce_732b;
 
 /// The order of the functions in the library.
@@ -67,8 +67,8 @@ pub(crate) fn functions() -> Result<String> {
     Ok(library)
 }
 
-/// Whether release 0.1 can serve the call. It does not know that a node can park, no pause that ends
-/// by itself, no lease that ends by its name, no option but its three, and no limit but its six.
+/// Whether release 0.1 can serve the call. It does not know parking, pauses with an end, or ending
+/// a lease by its name; it knows three options and six limits.
 pub(crate) fn knows(verb: &str, argv: &[Text]) -> bool {
     let newer = [
         "expires=",

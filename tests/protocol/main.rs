@@ -1,8 +1,8 @@
-//! Tests of the contract of the Lua scripts. Each test starts a server of its own.
-//! They call the files in `lua/dist/` and the Functions library, without dueq's client.
+//! Tests of the contract of the Lua scripts. Each test starts a server of its own. The tests call
+//! the scripts of `lua/dist/` and the Functions library directly, without dueq's client.
 //!
-//! The tests pass the time in `ARGV[1]`: their queues have the field `test` in meta.
-//! No test sleeps, and 48 hours pass in a millisecond.
+//! The tests give each call its time in `ARGV[1]`, which their queues allow by the field `test` in
+//! meta. So no test sleeps, and 48 hours pass in a millisecond.
 
 mod frozen;
 mod migration;

@@ -1,4 +1,4 @@
-//! Moves a slot to another cluster node, key by key, and calls every script at every step.
+//! Moves a slot to another server of a cluster, key by key, and calls every script at every step.
 //!
 //! A twin queue on a single server gets the calls that a node served. The twin's replies and its
 //! whole state are the expected ones.
@@ -14,7 +14,8 @@ use crate::state::KEYS;
 
 const BASE: &str = "dueq:{q}";
 
-/// Time limit for a cluster of two to form. A node waits 2 s before it reports the state ok.
+/// The time limit for a cluster of two servers to form. A server waits 2 s before it reports the
+/// state ok.
 const FORMED_WITHIN: Duration = Duration::from_secs(60);
 
 type Call = (&'static str, Vec<Text>);
@@ -160,7 +161,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Checks that the state is the twin's. The wake-up list is excepted: the scripts may add no
+    /// Checks that the state equals the twin's, except the wake-up list: the scripts may add no
     /// tokens while it moves.
     fn same(&mut self, at_target: bool) -> Result<()> {
         let mut state = if at_target {
@@ -371,7 +372,7 @@ fn a_queue_moves_without_a_wake_up_list() -> Result<()> {
 }
 
 #[test]
-fn a_push_creates_an_absent_queue_after_the_slot_arrived() -> Result<()> {
+fn a_push_creates_an_absent_queue_after_its_slot_moved() -> Result<()> {
     let mut cluster = Cluster::start()?;
     cluster.source.command(words!["FLUSHALL"])?;
     cluster.begin()?;

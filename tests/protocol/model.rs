@@ -1,7 +1,7 @@
 //! Makes random calls to a queue and a model of it, and compares each reply and the whole state.
 //!
-//! `DUEQ_MODEL_SEED` runs more seeds, such as `7` or `7,8,9`. `DUEQ_MODEL_STEPS` sets the length of each run.
-//! A failure names its seed and step.
+//! `DUEQ_MODEL_SEED` names the seeds of further runs, such as `7` or `7,8,9`. `DUEQ_MODEL_STEPS`
+//! sets the length of each run. A failure names its seed and step.
 
 /// The random client.
 mod client {
@@ -14,7 +14,7 @@ mod client {
     pub(crate) mod plans;
     pub(crate) mod plans_of_ends;
 }
-/// Schedules in the model.
+/// The part of the model for schedules.
 pub(crate) mod schedules {
     pub(crate) mod fields;
     pub(crate) mod fires;
@@ -62,7 +62,7 @@ const SEEDS: [u64; 4] = [1, 2, 3, 4];
 const PLAIN_SEED: u64 = 1;
 const SCHEDULES_SEED: u64 = 9;
 
-/// Number of the last calls that a failure shows.
+/// How many of the last calls a failure shows.
 const SHOWN: usize = 12;
 
 /// How often each verb gave each kind of result.
@@ -80,15 +80,15 @@ struct Run {
 #[derive(Clone, Copy)]
 enum Kind {
     Mixed,
-    /// No call stores anything in attrs, so claims take their fast path.
+    /// A run in which no call stores anything in attrs, so that claims take their fast path.
     Plain,
-    /// At the partition with this tag, whose map changes.
+    /// A run at the partition with this tag, whose map changes.
     Partition(&'static str),
-    /// Most calls are about schedules.
+    /// A run in which most calls are about schedules.
     Schedules,
 }
 
-/// Runs a seed on a server of its own. It stops early when another run has failed.
+/// Makes the run of a seed on its own server. It stops early when another run has failed.
 fn run(seed: u64, kind: Kind, steps: usize, calls: Calls, failed: &AtomicBool) -> Result<Coverage> {
     let mut run = Run::start(seed, kind, calls)?;
     for step in 0..steps {
@@ -247,7 +247,7 @@ fn without_reasons(reply: Reply) -> Reply {
     }
 }
 
-/// The results of these runs together.
+/// The results that these runs have met, added up.
 fn met_by(runs: impl IntoIterator<Item = Result<Coverage>>) -> Result<Coverage> {
     let mut met = Coverage::new();
     for run in runs {
@@ -258,7 +258,7 @@ fn met_by(runs: impl IntoIterator<Item = Result<Coverage>>) -> Result<Coverage> 
     Ok(met)
 }
 
-/// Short runs need not meet the results.
+/// Checks that the runs have met all required results. Short runs are excepted.
 fn all_are_met(required: &[&str], met: &Coverage, steps: usize) -> Result<()> {
     let missed: Vec<_> = required
         .iter()
@@ -315,7 +315,7 @@ fn every_reply_and_state_matches_the_model() -> Result<()> {
     all_are_met(REQUIRED, &met, steps)
 }
 
-/// The random calls are mostly about schedules, and claims of their ticks.
+/// Most random calls are about schedules and claims of their ticks.
 #[test]
 fn schedules_and_their_ticks_match_the_model() -> Result<()> {
     let steps = steps()?;
@@ -334,7 +334,7 @@ fn schedules_and_their_ticks_match_the_model() -> Result<()> {
     all_are_met(REQUIRED_OF_SCHEDULES, &met, steps)
 }
 
-/// Scripts and functions call one queue in turn. Every reply and every state is the model's.
+/// Scripts and functions call one queue in turn. Every reply and every state must match the model.
 #[test]
 fn functions_and_scripts_share_a_queue() -> Result<()> {
     mixed(4, Calls::InTurn)

@@ -1,4 +1,4 @@
-//! A queue on a server of its own. The tests call it through the scripts only.
+//! A queue on its own server, which the tests call through scripts and functions only.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,17 +24,18 @@ pub(crate) const DAY: u64 = 24 * HOUR;
 /// How the tests call a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Calls {
-    /// As a script.
+    /// Each call runs the script by EVALSHA.
     Evalsha,
-    /// As a function of the Functions library.
+    /// Each call runs the function of the Functions library by FCALL.
     Fcall,
-    /// As a script and as a function, in turn.
+    /// Calls run the script and the function in turn.
     InTurn,
-    /// In turn, each call by a user with only the rights of the verb's role.
+    /// Scripts and functions in turn, each by a user with only the rights of the verb's role.
     ByRole,
     /// Like `ByRole`, with the rights of release 0.1.
     ByRoleOf01,
-    /// In turn as a script, as a script of the frozen release 0.1 and as a function of its library.
+    /// In turn the script, the script of the frozen release 0.1 and the function of that release's
+    /// library.
     BesideFrozen,
 }
 
@@ -58,15 +59,16 @@ pub(crate) struct Queue {
     users: Vec<(AclRole, Connection)>,
     /// Whether release 0.1 answered the last call.
     pub(crate) was_frozen: bool,
-    /// Number of calls so far, for the turns.
+    /// How many calls were made, which decides the turns.
     called: usize,
     tokens: usize,
-    /// Whether reads send ASKING first: a node shows keys of a slot that it imports only after
+    /// Whether reads send ASKING first: a server shows keys of a slot that it imports only after
     /// ASKING.
     cluster: bool,
 }
 
-/// The attempt of a push call that was first made at `first_ms`. Calls differ by their numbers.
+/// The argument `attempt` of a push call whose first try is at `first_ms`. Different numbers make
+/// different calls.
 pub(crate) fn attempt(first_ms: u64, number: u64) -> String {
     format!("{} nonce{number:08}", first_ms + 10_000)
 }
@@ -94,7 +96,7 @@ pub(crate) fn command(connection: &mut Connection, words: &[Text]) -> Result<Rep
 }
 
 impl Queue {
-    /// The empty queue `q` on a new server. It allows calls with a time of their own.
+    /// Starts a server with the empty queue `q`, which allows calls that set their own time.
     pub(crate) fn start() -> Result<Self> {
         Self::start_with(&[])
     }
@@ -155,7 +157,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Whether every other call is one of a function.
+    /// Whether every other call runs a function.
     fn takes_turns(&self) -> bool {
         self.calls == Calls::InTurn || !self.users.is_empty()
     }
@@ -206,8 +208,8 @@ impl Queue {
         format!("token {:010}", self.tokens).into()
     }
 
-    /// From now on, calls go to the partition with this tag, which allows calls with a time of their
-    /// own; `-` is the home.
+    /// Sends further calls to the partition with this tag (`-` is the home), which allows calls
+    /// that set their own time.
     pub(crate) fn enter(&mut self, tag: &str) -> Result<()> {
         self.base = partition(tag);
         let meta = self.key("meta");
@@ -270,7 +272,7 @@ impl Queue {
             role_of(verb)
         };
         words.extend(argv);
-        // These users need an existing queue: only an operator's call creates one.
+        // These users cannot create a queue: only an operator's call does.
         let exists = !self.users.is_empty() && {
             let meta = self.key("meta");
             self.command(words!["HEXISTS", meta, "layout"])?.int()? == 1
@@ -279,7 +281,7 @@ impl Queue {
             Some((_, connection)) => command(connection, &words),
             None => self.command(words),
         }?;
-        // The reply has one result if all items share it.
+        // If all items share one result, the reply has it once.
         Ok(match verb {
             "push" | "ack" => reply.of_items(items),
             _ => reply,
@@ -357,8 +359,8 @@ impl Queue {
         )
     }
 
-    /// Every key of the server with its type and content, byte for byte. DUMP does not suit: a mere
-    /// read may change the order of its hash fields.
+    /// The type and the content of every key of the server, byte for byte. DUMP is not used,
+    /// because a mere read may change the order of its hash fields.
     pub(crate) fn contents(&mut self) -> Result<BTreeMap<Text, (String, Vec<Text>)>> {
         let keys = self.command(words!["KEYS", "*"])?;
         let mut contents = BTreeMap::new();

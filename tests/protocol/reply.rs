@@ -1,11 +1,11 @@
-//! Replies and their words, readable in a failing assertion.
+//! Replies and their words, in types that failing assertions print readably.
 
 use std::fmt;
 
 use anyhow::{Context, Result, bail, ensure};
 use redis::{RedisResult, Value};
 
-/// Bytes: an id, a payload, a token, a word of ARGV. Most are text, all print as text.
+/// Bytes such as an id, a payload, a token or a word of ARGV. They print as text.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Text(pub(crate) Vec<u8>);
 
@@ -76,7 +76,8 @@ macro_rules! words {
 }
 pub(crate) use words;
 
-/// The number of ids in an ack. Its words are, for each claim, the token, a count and so many ids.
+/// How many ids an ack has. The words of an ack are, for each claim, the token, a count and this
+/// number of ids.
 pub(crate) fn acked(mut words: &[Text]) -> usize {
     let mut ids = 0;
     while let [_, count, rest @ ..] = words {
@@ -137,7 +138,7 @@ macro_rules! texts_are_replies {
 texts_are_replies!(&str String &String Text &Text);
 
 impl Reply {
-    /// The reply. Fails only if the connection failed.
+    /// Converts a reply of the client. Fails only if the connection failed.
     pub(crate) fn from_server(result: RedisResult<Value>) -> Result<Self> {
         match result {
             Ok(value) => Self::from_value(value),
@@ -221,7 +222,7 @@ impl Reply {
             self.part(4)?.list()?,
             self.part(5)?.list()?,
         );
-        // The reply has equal details once.
+        // If all details are equal, the reply has them once.
         let details = if let [all] = details {
             vec![all.clone(); ids.len()]
         } else {
@@ -260,7 +261,7 @@ impl Reply {
         self
     }
 
-    /// Part 1 as texts: the item results of a batch.
+    /// Part 1 of the reply as texts: the item results of a batch.
     pub(crate) fn items(&self) -> Result<Vec<String>> {
         self.part(1)?.list()?.iter().map(Self::text).collect()
     }
@@ -283,7 +284,7 @@ pub(crate) struct Header {
     pub(crate) head: i64,
     pub(crate) deadline: i64,
     pub(crate) paused: bool,
-    /// Of the partition's map; only in layout 2.
+    /// The epoch of the partition's map; only in layout 2.
     pub(crate) epoch: Option<i64>,
 }
 

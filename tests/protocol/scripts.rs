@@ -1,4 +1,4 @@
-//! The scripts by name, as they are in `lua/dist/`.
+//! The scripts by verb, as they are in `lua/dist/`.
 
 use std::path::PathBuf;
 
@@ -11,31 +11,31 @@ use crate::reply::{Text, words};
 /// Facts of a verb that the tests need.
 pub(crate) struct Verb {
     pub(crate) name: &'static str,
-    /// The role that it belongs to.
+    /// The role that may call the verb.
     pub(crate) role: AclRole,
-    /// Keys that it does not read in the queue of `seed`: it does not notice a wrong type under
-    /// them.
+    /// The keys that the verb does not read in the queue of `seed`, so that it does not notice
+    /// their wrong types.
     pub(crate) unneeded: &'static [&'static str],
-    /// Whether states.md has a row for it.
+    /// Whether docs/protocol/states.md has a row for the verb.
     pub(crate) has_row: bool,
-    /// Arguments with which it does something to the queue of `with_every_state`.
+    /// Arguments with which the verb does something to the queue of `with_every_state`.
     pub(crate) plausible: fn() -> Vec<Text>,
-    /// Its file in `lua/dist/`.
+    /// The content of the verb's file in `lua/dist/`.
     pub(crate) source: &'static str,
 }
 
 impl Verb {
-    /// Whether a full server refuses it: its script has no flags.
+    /// Whether a server with full memory refuses the verb, because its script has no flags.
     pub(crate) fn is_refused_when_full(&self) -> bool {
         self.source.starts_with("#!lua\n")
     }
 
-    /// Whether it creates the queue.
+    /// Whether the verb creates the queue.
     pub(crate) fn creates(&self) -> bool {
         self.source.contains("makes them if they do not exist")
     }
 
-    /// Whether it only reads.
+    /// Whether the verb only reads.
     pub(crate) fn only_reads(&self) -> bool {
         self.source.starts_with("#!lua flags=no-writes\n")
     }
@@ -59,7 +59,7 @@ macro_rules! verbs {
             source: include_str!(concat!("../../lua/dist/", $name, ".lua")),
         }),*];
 
-        /// Names and scripts.
+        /// The name and the script of each verb.
         pub(crate) const SCRIPTS: &[(&str, &str)] =
             &[$(($name, include_str!(concat!("../../lua/dist/", $name, ".lua")))),*];
     };
@@ -82,7 +82,7 @@ verbs! {
         call words!["l", token('l'), "reason"];
     "cancel" Producer, without ["nodes"], row true,
         call words!["1", "s", "r", "d"];
-    "claim" Consumer, without ["dead", "recent"], row true,
+    "claim" Consumer, without ["dead", "recent", "nodes"], row true,
         call words![10, token('x'), 30 * SECOND];
     "configure" Operator, without ["claims", "messages", "attrs", "dead", "recent", "nodes"], row false,
         call words!["max_attempts", 3];
@@ -144,7 +144,8 @@ verbs! {
         call words!["1"];
 }
 
-/// The folder of replacement scripts for `scripts/mutants`: files of the same names.
+/// The folder of replacement scripts, which `scripts/mutants` sets. Its files have the names of
+/// those in `lua/dist/`.
 fn folder() -> Option<PathBuf> {
     std::env::var_os("DUEQ_TEST_SCRIPTS").map(PathBuf::from)
 }

@@ -177,7 +177,7 @@ pub(crate) fn lease_name(token: &Text) -> String {
     sha1_smol::Sha1::from(&token.0).digest().to_string()[..16].to_owned()
 }
 
-/// What get and peek say of the lease of a token: its name, and the end of the node's id.
+/// What `get` and `peek` return about the lease of a token: its name, and the end of the node's id.
 pub(crate) fn lease_of(token: &Text) -> String {
     match token.0.strip_prefix(b"@").map(|rest| &rest[..7]) {
         Some(node) if node.iter().all(u8::is_ascii_alphanumeric) => {

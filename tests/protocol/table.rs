@@ -1,8 +1,8 @@
 //! Checks every cell of the tables "Verb × state" in docs/protocol/states.md on a server: the reply
 //! and the resulting state.
 //!
-//! The page is the expectation. A cell that differs from the scripts fails, and so does a verb
-//! without a row.
+//! The expected results come from the page. The test fails if a cell differs from the scripts, or
+//! if a verb has no row.
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -12,7 +12,7 @@ use crate::scripts::VERBS;
 
 const STATES: &str = include_str!("../../docs/protocol/states.md");
 
-/// The message of every case, and its times.
+/// The id of the message in every case.
 const ID: &str = "order:42";
 const DUE: u64 = T0 + 60 * SECOND;
 const ELSEWHEN: u64 = T0 + 90 * SECOND;
@@ -42,7 +42,7 @@ fn cases(cell: &str) -> Result<Vec<(&str, String, &str)>> {
         .collect()
 }
 
-/// Puts the message into a state of the table under a condition. Returns the time of the verb's
+/// Brings the message into a state of the table, under a condition. Returns the time for the verb's
 /// call.
 fn set_up(queue: &mut Queue, row: &str, state: &str, condition: &str) -> Result<u64> {
     let verb = row.split([' ', ',']).next().unwrap_or(row);
@@ -154,8 +154,8 @@ fn set_up(queue: &mut Queue, row: &str, state: &str, condition: &str) -> Result<
     })
 }
 
-/// Calls the verb once and returns the result, with D, T and M for the times that the page calls
-/// so.
+/// Calls the verb once and returns the result. Times in it are replaced by the letters D, T and M
+/// that the page uses.
 fn act(queue: &mut Queue, row: &str, state: &str, condition: &str, now: u64) -> Result<String> {
     let claimed = token(if state == "leased, another token" {
         'b'
@@ -361,12 +361,12 @@ fn check(queue: &mut Queue, row: &str, state: &str, cell: &str) -> Result<usize>
 }
 
 #[test]
-fn every_cell_matches_the_scripts() -> Result<()> {
+fn every_cell_of_the_table_matches_the_scripts() -> Result<()> {
     every_cell(Calls::Evalsha)
 }
 
 #[test]
-fn every_cell_matches_the_functions() -> Result<()> {
+fn every_cell_of_the_table_matches_the_functions() -> Result<()> {
     every_cell(Calls::Fcall)
 }
 

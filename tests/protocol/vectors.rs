@@ -1,4 +1,5 @@
-//! Each test covers one risk: it seeds a state, calls a verb and compares the state after the call.
+//! Single rules of the scripts: each test sets up a state, calls a verb and compares the state
+//! after the call.
 
 /// What a claim grants, and its leases.
 mod claims {
@@ -19,7 +20,7 @@ mod cost {
     pub(crate) mod table;
 }
 
-/// How many messages may start.
+/// Rates, expiries and other limits on starts.
 mod limits {
     pub(crate) mod closed;
     pub(crate) mod leased;
@@ -35,14 +36,14 @@ mod nodes {
     pub(crate) mod rosters;
 }
 
-/// Queues with a map.
+/// Queues with a map of partitions.
 mod partitions {
     pub(crate) mod calls;
     pub(crate) mod layout3;
     pub(crate) mod remaps;
 }
 
-/// Pushes, and what becomes of a message.
+/// Pushes, and what later happens to their messages.
 mod pushes {
     pub(crate) mod debounce;
     pub(crate) mod expiry;
@@ -65,7 +66,7 @@ mod reads {
     pub(crate) mod selections;
 }
 
-/// Calls that are refused, and odd values.
+/// Refused calls, and unusual values.
 mod refused {
     pub(crate) mod bytes;
     pub(crate) mod nonsense;
@@ -152,7 +153,7 @@ fn count(state: &mut State, field: &str, more: u64) {
     *number = (number.text().parse::<u64>().unwrap_or(0) + more).into();
 }
 
-/// The ids without the placeholder, in order.
+/// The ids of a sorted set without the placeholder, in order.
 fn ids(scores: &Scores) -> Vec<String> {
     scores
         .iter()
@@ -161,20 +162,20 @@ fn ids(scores: &Scores) -> Vec<String> {
         .collect()
 }
 
-/// Claims up to `count` messages for a second, with a token of its own.
+/// Claims up to `count` messages for a second, with a new token.
 fn claimed(queue: &mut Queue, now: u64, count: u64) -> Result<Vec<String>> {
     let token = queue.new_token();
     let reply = queue.ok("claim", now, words![count, token, SECOND])?;
     reply.granted()
 }
 
-/// Whether verify finds nothing.
+/// Whether `verify` has no findings.
 fn verified(queue: &mut Queue) -> Result<bool> {
     let findings = queue.ok("verify", T0, words![""])?;
     Ok(findings.part(1)?.list()?.is_empty())
 }
 
-/// Promotes, claims and acks until no due message remains. Returns the ids in their order.
+/// Promotes, claims and acks until no message is due. Returns the ids in the order of their claims.
 fn drain(queue: &mut Queue, now: u64) -> Result<Vec<String>> {
     let mut all = Vec::new();
     loop {

@@ -1,12 +1,12 @@
-//! Import circles between files of the library and the server, the rooms of the node, and the layers of
-//! the server.
+//! Checks import circles between files of the library and the server, the rooms of the node, and
+//! the layers of the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::reader::{Imports, is_product};
 use crate::{code, files, read};
 
-/// The circles that there are: none may be added, and one that has gone leaves the list.
+/// The circles that exist. None may be added, and one that no longer exists must leave the list.
 /// "Import circles" in ARCHITECTURE.md says why each stays.
 const CIRCLES: &[&str] = &[
     "batch/{batcher,gather}",
@@ -34,7 +34,7 @@ const ROOMS: [&str; 5] = ["runtime", "consumers", "state", "hints", "coordinator
 const LAYERS: [&str; 5] = ["edge", "wire", "work", "routes", "dashboard"];
 
 #[test]
-fn no_file_circle_is_added_and_the_list_is_true() {
+fn no_import_circle_is_added_and_the_list_is_true() {
     let mut found = circles(&Imports::of("src"));
     found.extend(circles(&Imports::of("serve/src")));
     let listed: BTreeSet<_> = CIRCLES.iter().map(|&circle| circle.to_owned()).collect();
@@ -104,7 +104,7 @@ fn layers_of_the_server_import_only_layers_below() {
 }
 
 #[test]
-fn only_the_coordinators_room_has_its_methods() {
+fn only_the_coordinator_room_has_coordinator_methods() {
     let mut count = 0;
     for (name, text) in files("src", "rs") {
         let has_methods = text.lines().any(|line| line == "impl Coordinator {");
@@ -115,7 +115,8 @@ fn only_the_coordinators_room_has_its_methods() {
     assert!(count > 5, "the test does not find the coordinator");
 }
 
-/// Each type of the node that the rules name has a row, or stands in one.
+/// Each type of the node that the dispatch rules name must have a row in the table, or be named in
+/// a row.
 #[test]
 fn dispatch_rules_need_at_most_12_concepts() {
     let page = read("ARCHITECTURE.md");
@@ -145,7 +146,7 @@ fn state_of_the_node_is_pure() {
     }
 }
 
-/// The circles, as `folder/{file,file}`.
+/// The circles in the form `folder/{file,file}`.
 fn circles(imports: &Imports) -> BTreeSet<String> {
     let reached = |from: &String| {
         let (mut seen, mut open) = (BTreeSet::new(), vec![from]);

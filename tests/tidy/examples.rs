@@ -1,4 +1,4 @@
-//! Examples of the public API.
+//! Checks that the public API has examples.
 
 use crate::files;
 
@@ -24,7 +24,7 @@ fn every_public_method_of_the_api_has_an_example() {
         let (mut is_of_api, mut doc) = (false, String::new());
         for line in text.lines() {
             if line.starts_with("macro_rules! push_options") {
-                is_of_api = true; // of `Push` and `Message`
+                is_of_api = true; // for `Push` and `Message`
             }
             if line.starts_with("impl") {
                 is_of_api = !line.contains(" for ") && TYPES.contains(&type_name(line));
@@ -50,7 +50,7 @@ fn every_public_method_of_the_api_has_an_example() {
     );
 }
 
-/// `Queue` of `impl<C: Codec> Queue<C> {`.
+/// The name of the type, such as `Queue` for `impl<C: Codec> Queue<C> {`.
 fn type_name(line: &str) -> &str {
     let of_type = line.split_once("> ").filter(|_| line.starts_with("impl<"));
     let name = of_type.map_or(line.trim_start_matches("impl "), |(_, name)| name);

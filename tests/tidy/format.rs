@@ -1,4 +1,4 @@
-//! Length of files, of folders and of test names; doc comments that say what they are about.
+//! Checks the lengths of files, folders and test names, and that doc comments name their subject.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,8 @@ fn no_file_exceeds_its_line_limit() {
     }
 }
 
-/// A folder that may have more than 20 files: clients load the scripts by the names of their verbs.
+/// The folder that may have more than 20 files: clients load the scripts by the names of their
+/// verbs.
 const WIDE: [&str; 1] = ["lua/dist"];
 
 #[test]

@@ -1,4 +1,4 @@
-//! Which part of the library may name which other part, crate or word.
+//! Checks which part of the library names which other part, crate or word.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ fn only_hours_and_schedules_name_the_crate_jiff() {
             || name.starts_with("src/model/schedule/")
             || name == "src/model/zone.rs";
         assert!(may || !is_named, "{name} names jiff");
-        // Private functions may have its types.
+        // Private functions may use types of jiff.
         let lines = text.lines().map(str::trim_start);
         for line in lines.filter(|line| line.starts_with("pub fn") || line.starts_with("pub use")) {
             let types = ["jiff", "TimeZone", "Timestamp", "Zoned"];
@@ -49,7 +49,7 @@ fn only_hours_and_schedules_name_the_crate_jiff() {
 }
 
 #[test]
-fn one_file_builds_key_names_and_one_includes_lua() {
+fn one_file_builds_key_names_and_one_file_includes_lua() {
     for (name, text) in files("src", "rs") {
         let code = code(&text);
         assert!(
@@ -65,7 +65,7 @@ fn one_file_builds_key_names_and_one_includes_lua() {
 
 #[test]
 fn modules_import_only_what_their_layer_allows() {
-    // A folder or file, and the modules of this crate that it may name.
+    // For each folder or file, the modules of this crate that it may name.
     let may = [
         ("src/wheel/", "wheel"),
         ("src/timers/", "wheel"),
@@ -136,7 +136,7 @@ fn modules_import_only_what_their_layer_allows() {
     }
     for folder in ["cli/src", "serve/src", "examples"] {
         for (name, text) in files(folder, "rs") {
-            // The import reads keys of other programs; the public API has no call for those.
+            // The import reads keys of other programs, for which the public API has no call.
             if name == "cli/src/commands/import/store.rs" {
                 assert!(
                     !code(&text).contains("dueq:{"),
@@ -153,7 +153,7 @@ fn modules_import_only_what_their_layer_allows() {
 }
 
 #[test]
-fn the_crate_that_reads_input_is_pure() {
+fn the_crate_input_is_pure() {
     for (name, text) in files("input/src", "rs") {
         for word in [
             "clap", "tokio", "redis::", "std::env", "std::fs", "std::io", "std::net", "::now()",
@@ -173,7 +173,7 @@ fn part_of(name: &str) -> String {
 fn folders_of_src_have_no_import_cycle() {
     let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (name, text) in files("src", "rs") {
-        // The root of the crate names every part.
+        // The root of the crate names every part, so it is excepted.
         if name == "src/lib.rs" {
             continue;
         }
@@ -189,7 +189,7 @@ fn folders_of_src_have_no_import_cycle() {
         imports["node"].contains("partition"),
         "the test does not find the imports"
     );
-    // Remove parts that import no remaining part until none is found: a cycle remains.
+    // Parts that import no remaining part are removed until none is found. What remains is a cycle.
     while let Some(leaf) = imports
         .iter()
         .find(|(_, used)| !used.iter().any(|other| imports.contains_key(other)))
@@ -224,7 +224,7 @@ fn only_the_protocol_decodes_reply_words() {
         "FULL",
     ];
     for (name, text) in files("src", "rs") {
-        // `server` names commands and error codes of Redis; some of them are the same words.
+        // `server` names commands and error codes of Redis, some of which equal reply words.
         let may = ["src/protocol/", "src/server/", "src/checks/"];
         if may.iter().any(|path| name.starts_with(path)) {
             continue;
@@ -239,7 +239,7 @@ fn only_the_protocol_decodes_reply_words() {
 }
 
 #[test]
-fn batches_name_no_verb() {
+fn the_batch_folder_names_no_verb() {
     for (name, text) in files("src/batch", "rs") {
         assert!(!code(&text).contains("Verb::"), "{name} names a verb");
     }

@@ -1,11 +1,11 @@
-//! Names of types: each has one meaning, and the root of the library has few.
+//! Checks the names of types: each has one meaning, and the root of the library has few.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{code, files, read};
 
-/// The names that are defined in several files of the product: none may be added, and one that has
-/// gone leaves the list.
+/// The type names that several files of the product define. None may be added, and one that is no
+/// longer doubled must leave the list.
 const DOUBLED: &str = "
     Action Answer Answered Asked Audit Batch Bulk Call Cancel Change Changed Check Claim Clock
     Command Conflict Counted Counts Declared Defaults Doctor Done Due EndLease Ended Entry Error
@@ -21,7 +21,7 @@ const DOUBLED: &str = "
 ";
 
 /// The most names at the root of the library, modules apart: what nearly every user needs.
-const MAX_AT_ROOT: usize = 60;
+const MAX_AT_ROOT: usize = 36;
 
 #[test]
 fn no_type_name_is_doubled_and_the_list_is_true() {
@@ -50,11 +50,12 @@ fn no_type_name_is_doubled_and_the_list_is_true() {
 
 fn is_product((name, _): &(String, String)) -> bool {
     let is_test = name.contains("/tests/") || name.ends_with("tests.rs");
-    // The pages of the doc tests are types there.
+    // In `lib.rs`, the pages of the doc tests are modules that look like types.
     !is_test && name != "src/lib.rs"
 }
 
-/// `Queue` of `pub struct Queue<C> {`. Types that belong to a trait do not count.
+/// The name of the type, such as `Queue` for `pub struct Queue<C> {`. Types that belong to a trait
+/// do not count.
 fn type_name(line: &str) -> Option<&str> {
     let mut words = line.split_whitespace().peekable();
     words.next_if(|word| word.starts_with("pub"));
@@ -67,7 +68,7 @@ fn type_name(line: &str) -> Option<&str> {
 }
 
 #[test]
-fn root_of_the_library_has_at_most_60_names() {
+fn root_of_the_library_has_few_names() {
     let code = code(&read("src/lib.rs"));
     let root = code.split("pub mod harness").next().unwrap_or_default();
     let names: usize = root

@@ -1,4 +1,4 @@
-//! Pages name the events, errors, folders and tests that exist.
+//! Checks that pages name the events, errors, folders and tests that exist.
 
 use std::fs;
 use std::path::Path;
@@ -85,7 +85,7 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn architecture_lists_the_files_of_each_folder() {
+fn architecture_lists_all_files_of_the_listed_folders() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (map, mut count) = (read("ARCHITECTURE.md"), 0);
     for section in map.split("\n### ").skip(1) {
@@ -136,7 +136,7 @@ fn architecture_names_paths_that_exist() {
     assert!(count > 100, "{count} paths: the test misses paths");
 }
 
-/// Whether a file, or one below a folder, names the example of the recipe for a verb.
+/// Whether a file, or one below a folder, names the verb that is the recipe's example.
 fn names_the_example(path: &Path) -> bool {
     if let Ok(entries) = fs::read_dir(path) {
         let mut paths = entries.map(|entry| entry.expect("a readable folder").path());
@@ -150,7 +150,7 @@ fn names_the_example(path: &Path) -> bool {
 }
 
 #[test]
-fn recipe_for_a_verb_names_the_files_of_its_example() {
+fn recipe_for_a_verb_names_all_files_of_its_example() {
     let (root, map) = (
         Path::new(env!("CARGO_MANIFEST_DIR")),
         read("ARCHITECTURE.md"),
@@ -235,7 +235,7 @@ fn guide_lists_each_of_its_pages() {
 }
 
 #[test]
-fn page_of_http_lists_every_path() {
+fn page_of_http_lists_every_path_of_the_api() {
     let (page, mut count) = (read("docs/guide/http.md"), 0);
     let rows: String = page.lines().filter(|line| line.starts_with('|')).collect();
     for (name, text) in files("serve/src/routes", "rs") {
@@ -281,14 +281,15 @@ fn troubleshooting_covers_every_error() {
     assert!(count > 15, "{count} codes: the test misses error codes");
 }
 
-/// Redis writes error codes in capitals only.
+/// Whether the word has the form of a Redis error code: only capitals.
 fn is_code(word: &str) -> bool {
     word.chars().all(|c| c.is_ascii_uppercase())
 }
 
 #[test]
 fn reliability_and_security_name_tests_that_exist() {
-    // A page, the folder that its paths start from, and the least number of tests that it names.
+    // For each page: the folder from which its paths start, and the least number of tests that it
+    // must name.
     for (page, folder, least) in [
         ("docs/reliability/README.md", "tests", 50),
         ("SECURITY.md", "", 25),

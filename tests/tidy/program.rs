@@ -1,4 +1,4 @@
-//! Calls that the code of the library and of the program must not make.
+//! Checks that the library and the program do not make certain calls.
 
 use crate::{code, files, read};
 
@@ -33,7 +33,7 @@ fn the_library_never_reads_the_wall_clock() {
 }
 
 #[test]
-fn the_program_writes_through_one_file() {
+fn the_program_writes_output_through_one_file() {
     let of_serve = files("serve/src", "rs");
     for (name, text) in files("cli/src", "rs").into_iter().chain(of_serve) {
         // `--exec` forwards the stderr of its command unchanged; the audit log escapes its lines.
@@ -63,8 +63,9 @@ fn the_program_writes_through_one_file() {
 
 #[test]
 fn time_zones_have_one_source_of_rules() {
-    // `TimeZoneDatabase::bundled()` is the same for everybody. What follows asks jiff's global database,
-    // which reads the machine's rules in a program that any crate gives the features for it.
+    // `TimeZoneDatabase::bundled()` has the same rules everywhere. The calls below ask jiff's
+    // global database, which reads the machine's rules if any crate of the program enables jiff's
+    // features for that.
     let global = [
         "TimeZone::get(",
         "TimeZone::system(",
@@ -107,7 +108,7 @@ fn time_zones_have_one_source_of_rules() {
         "time-tz",
         "tzfile",
         "iana-time-zone",
-        "jiff-tzdb-platform", // of the features that jiff has by default, which read the machine's
+        "jiff-tzdb-platform", // a default feature of jiff, which reads the machine's rules
     ] {
         assert!(
             !lock.contains(&format!("\"{other}\"")),
@@ -156,7 +157,8 @@ fn tls_verification_is_never_disabled() {
 
 #[test]
 fn each_schema_of_the_http_api_has_its_own_name() {
-    // utoipa keeps one of two schemas of the same name, and the document describes wrong bodies.
+    // Of two schemas with the same name, utoipa keeps one, and the document then describes wrong
+    // bodies.
     let mut named: Vec<(String, String)> = Vec::new();
     for (file, text) in files("serve/src", "rs") {
         let mut derives = false;

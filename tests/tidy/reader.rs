@@ -1,15 +1,15 @@
-//! The one reader of imports: which file names what another file declares.
+//! Reads imports: which file names what another file declares. All tests about imports use it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{code, files};
 
-/// The names of a path: `crate::edge::problem` is `["crate", "edge", "problem"]`.
+/// The names in a path: `crate::edge::problem` is `["crate", "edge", "problem"]`.
 type Names = Vec<String>;
 
-/// The files of a crate, each with the files that it imports: by `use`, by `pub use`, and by paths in
-/// its code. A name that another file hands on counts for the file that has it. The root of the crate
-/// does not count.
+/// The files of a crate, each with the files that it imports: by `use`, by `pub use`, and by paths
+/// in its code. A name that a file only re-exports counts for the file that declares it. The root
+/// of the crate does not count.
 pub(crate) struct Imports(pub(crate) BTreeMap<String, BTreeSet<String>>);
 
 impl Imports {
@@ -49,21 +49,21 @@ impl Imports {
     }
 }
 
-/// Whether a file is no unit test.
+/// Whether a file is part of the product, not a unit test.
 pub(crate) fn is_product((name, _): &(String, String)) -> bool {
     !name.contains("/tests/") && !name.ends_with("/tests.rs") && !name.ends_with("_tests.rs")
 }
 
 #[derive(Default)]
 struct Modules {
-    /// The file of each module, by its path from the root.
+    /// The file of each module, by the module's path from the root.
     files: BTreeMap<Names, String>,
-    /// Which path a name of a module stands for that it only hands on.
+    /// For each name that a module re-exports, the path that the name stands for.
     exports: BTreeMap<(Names, String), Names>,
 }
 
 impl Modules {
-    /// The path from the root; `None` for another crate.
+    /// Turns a path into one from the root; `None` for another crate.
     fn absolute(&self, module: &[String], path: Names) -> Option<Names> {
         let mut here = module.to_vec();
         let mut rest = &path[..];
@@ -85,7 +85,7 @@ impl Modules {
         Some([&here, &rest[1..]].concat())
     }
 
-    /// The file that declares what a path from the root names.
+    /// The file that declares the item which a path from the root names.
     fn file(&self, path: &[String], depth: usize) -> Option<String> {
         let is_module = |length: &usize| self.files.contains_key(&path[..*length]);
         let length = (0..=path.len()).take_while(is_module).last()?;
@@ -109,7 +109,7 @@ fn module_of(name: &str, folder: &str) -> Names {
     parts
 }
 
-/// A path that code names, and its name elsewhere if the code hands it on.
+/// A path that code names, and the name under which the code re-exports it, if it does.
 struct Used {
     path: Names,
     exported: Option<String>,
@@ -117,7 +117,7 @@ struct Used {
 
 fn uses(code: &str) -> Vec<Used> {
     let (mut found, mut rest) = (Vec::new(), String::new());
-    // A visibility is no import.
+    // The path in a visibility such as `pub(in path)` is not an import.
     let code: String = code
         .split("pub(in ")
         .map(|part| match part.split_once(')') {
@@ -149,7 +149,7 @@ fn uses(code: &str) -> Vec<Used> {
         .split(|c| !is_of_path(c))
         .filter(|text| text.contains("::"))
     {
-        // What follows `>` or `)` is no path of its own.
+        // A path after `>` or `)` is a continuation, not a path of its own.
         if !text.starts_with("::") {
             let path = text.split("::").filter(|name| !name.is_empty());
             found.push(Used {
@@ -161,7 +161,7 @@ fn uses(code: &str) -> Vec<Used> {
     found
 }
 
-/// The paths of a tree of `use`, each with the name that it gives.
+/// The paths in a tree of `use`, each with the name that it introduces.
 fn expanded(tree: &str) -> Vec<(Names, String)> {
     let names = |path: &str| -> Names {
         let names = path.split("::").map(str::trim);

@@ -1,4 +1,4 @@
-//! The form of the Lua scripts, and the keys that they touch.
+//! Checks the form of the Lua scripts, and the keys that they touch.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ pub(crate) fn scripts() -> Vec<(String, String, String)> {
 }
 
 #[test]
-fn every_script_has_its_header_and_the_prelude() {
+fn every_script_has_its_header_and_begins_with_the_prelude() {
     for (name, verb, text) in scripts() {
         let lines: Vec<&str> = text.lines().collect();
         assert!(
@@ -36,7 +36,7 @@ fn every_script_has_its_header_and_the_prelude() {
                 "{name} has no line {word}"
             );
         }
-        let preludes = ["prelude", "fenced_prelude", "partition"];
+        let preludes = ["prelude", "fenced_prelude", "begin", "fenced_begin", "partition"];
         assert!(
             preludes
                 .iter()
@@ -48,7 +48,7 @@ fn every_script_has_its_header_and_the_prelude() {
 
 #[test]
 fn lua_lines_are_short_and_each_if_has_lines_of_its_own() {
-    // lua/dist is made of the others, indented.
+    // lua/dist is left out: it is generated from the other files, with more indentation.
     let sources = files("lua", "lua").into_iter();
     for (name, text) in sources.filter(|(name, _)| !name.starts_with("lua/dist/")) {
         for (number, line) in text.lines().enumerate() {
@@ -83,7 +83,7 @@ fn lua_dist_is_built_from_the_sources() {
 }
 
 #[test]
-fn every_block_is_used() {
+fn every_block_of_lua_is_used() {
     let sources: String = files("lua", "lua")
         .into_iter()
         .map(|(_, text)| text)
@@ -110,7 +110,8 @@ fn scripts_touch_declared_keys_only() {
         let (text, mut calls) = (text.replace("redis.pcall(", "redis.call("), 0);
         for line in text.lines().filter(|line| !line.starts_with("--")) {
             for call in line.split("redis.call(").skip(1) {
-                // The script builds the command here; the key is still the second word.
+                // Here the script builds the command from a table; the key is still the second
+                // word.
                 let made = ["read, KEYS[i])", "reads[i], KEYS[i])"]
                     .iter()
                     .any(|made| call.starts_with(made));
@@ -138,12 +139,12 @@ fn scripts_touch_declared_keys_only() {
                 assert!(allowed, "{name}: {command} {rest}");
                 calls += 1;
             }
-            // The prelude compares the keys of the call with the expected names.
+            // The prelude only compares the call's keys with the names that it builds.
             for made in line.replace("~= base .. ", "~= ").split("base .. ").skip(1) {
                 let is_known = ["':wake'", "':notice'", "table.concat(ARGV, ' '"]
                     .iter()
                     .any(|known| made.starts_with(known));
-                // The last one is hashed to make the word `incarnation`.
+                // This name is not a key: it is hashed to make the `incarnation`.
                 assert!(is_known, "{name} builds a key: {line}");
             }
         }

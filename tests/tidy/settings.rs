@@ -1,4 +1,5 @@
-//! docs/guide/settings.md names each variable, option, setter and constant, with its default.
+//! Checks that docs/guide/settings.md names each variable, option, setter and constant, with its
+//! default.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,7 @@ fn settings_page_names_each_variable_of_the_program() {
     assert!(count > 15, "{count} variables: the test misses variables");
 }
 
-/// The number with commas between its thousands; other texts as they are.
+/// Writes a number with commas between its thousands. Other texts stay as they are.
 fn grouped(text: &str) -> String {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return text.to_owned();
@@ -41,7 +42,7 @@ fn grouped(text: &str) -> String {
     })
 }
 
-/// The name of an option at the start of a text: `--lease TIME` is `--lease`.
+/// The name of the option at the start of a text, such as `--lease` for `--lease TIME`.
 fn option(text: &str) -> Option<&str> {
     let name = text.strip_prefix("--")?;
     let is_end = |c: char| !c.is_ascii_alphanumeric() && c != '-';
@@ -83,7 +84,8 @@ fn settings_page_has_each_option_with_its_default() {
             let named = named.unwrap_or_else(|| {
                 panic!("docs/guide/settings.md has no row for --{name} of {command}")
             });
-            // A default in words is in other words on the page.
+            // A default that is described in words has other words on the page, so it is not
+            // compared.
             let default = default.filter(|text| !text.contains([' ', ';']));
             assert!(
                 default.is_none_or(|text| named.iter().any(|row| row.contains(&grouped(&text)))),
@@ -99,7 +101,7 @@ fn settings_page_has_each_option_with_its_default() {
 fn setters(name: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (_, text) in files("src", "rs") {
-        // The options of a push are declared once, for both types that have them.
+        // The options of a push are declared once, for `Push` and `Message`.
         let options = format!("\nimpl {name} {{\n    push_options!();");
         if text.contains(&options) {
             let declared = read("src/model/options.rs");
@@ -121,7 +123,7 @@ fn setters(name: &str) -> Vec<String> {
                 };
                 let takes = rest.trim_start();
                 let takes = takes.strip_prefix("mut ").unwrap_or(takes);
-                // One with type parameters adds a queue or a layer: that is no setting.
+                // A method with type parameters adds a queue or a layer, which is not a setting.
                 if takes.starts_with("self") && rest.ends_with("-> Self ") && !name.contains('<') {
                     found.push(name.to_owned());
                 }
@@ -156,7 +158,7 @@ fn settings_page_names_each_setter_of_the_library() {
         count += setters.len();
         setters.iter().for_each(|setter| check(name, setter));
     }
-    // Their builders repeat settings that the page names once.
+    // The builders of one queue repeat settings that the page names once.
     setters("QueueWorker")
         .iter()
         .for_each(|name| check("Worker", name));

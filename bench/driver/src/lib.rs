@@ -1,8 +1,8 @@
-//! A delay queue as `dueq-bench` drives it: a program that reads requests as JSON lines from its
-//! standard input and answers each on its standard output.
+//! A driver makes a delay queue measurable for `dueq-bench`: it is a program that reads requests as
+//! JSON lines from its standard input, and answers each on its standard output.
 //!
-//! Every measured system, dueq among them, is such a program, so that all are timed in the same way
-//! and none shares a process with another. This crate has the protocol and, for systems in Rust,
+//! Every measured system, dueq among them, has such a program: so all are timed in one way, and
+//! none shares a process with another. This crate has the protocol, and for systems in Rust
 //! everything except the queue itself. `bench/README.md` describes the protocol for other
 //! languages.
 

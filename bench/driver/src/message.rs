@@ -1,4 +1,4 @@
-//! The pushed messages: 100 bytes each, beginning with their due time.
+//! The messages that are pushed: 100 bytes each, beginning with the due time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,14 +10,14 @@ const DIGITS: usize = 13;
 /// A message to push.
 #[derive(Debug, Clone)]
 pub struct Message {
-    /// When it is due, in Unix milliseconds; `None` for at once.
+    /// The due time in Unix milliseconds; `None` for at once.
     pub due_ms: Option<u64>,
-    /// Its payload.
+    /// The payload of the message.
     pub payload: Vec<u8>,
 }
 
 impl Message {
-    /// Due at that time, or at once.
+    /// A message that is due at this time, or at once.
     pub fn new(due_ms: Option<u64>) -> Self {
         let shown = due_ms.unwrap_or_else(|| unix_us() / 1_000);
         let mut payload = format!("{shown:0DIGITS$}").into_bytes();
@@ -25,7 +25,7 @@ impl Message {
         Self { due_ms, payload }
     }
 
-    /// How long until it is due, in milliseconds: for systems that take only delays.
+    /// The delay until the due time, in milliseconds: for systems that accept only delays.
     pub fn delay_ms(&self) -> u64 {
         self.due_ms
             .map_or(0, |due| due.saturating_sub(unix_us() / 1_000))
@@ -40,7 +40,7 @@ pub fn due_of(payload: &[u8]) -> Option<u64> {
         .ok()
 }
 
-/// This machine's clock, in Unix microseconds. Everything that is measured runs on one machine.
+/// This machine's clock, in Unix microseconds. All measured processes run on one machine.
 pub fn unix_us() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_payload_is_a_hundred_bytes_and_says_when_it_is_due() {
+    fn payload_has_a_hundred_bytes_and_the_due_time() {
         let message = Message::new(Some(1_800_000_000_123));
         assert_eq!(message.payload.len(), 100);
         assert_eq!(due_of(&message.payload), Some(1_800_000_000_123));

@@ -1,4 +1,4 @@
-//! The line protocol.
+//! The requests and replies between `dueq-bench` and a driver, one JSON line each.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,50 +6,51 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Request {
-    /// Use a new queue.
+    /// Use a new queue from now on.
     Open {
-        /// Its name: letters and digits.
+        /// The name of the queue: letters and digits.
         queue: String,
     },
-    /// Push by single calls, so many at a time, each awaited.
+    /// Push by single calls; `concurrency` of them are in flight at a time.
     Push {
-        /// How many.
+        /// The number of messages.
         n: u64,
-        /// How many calls at a time.
+        /// The number of calls in flight.
         concurrency: usize,
-        /// When they are due.
+        /// When the messages are due.
         due: Dues,
     },
     /// Push as fast as the system can, by its own way of pushing many.
     Bulk {
-        /// How many.
+        /// The number of messages.
         n: u64,
-        /// Push so many in a call, one call after the other; 0 for the system's best number.
+        /// The messages of one call; the calls follow one another. 0 for the system's best number.
         batch: usize,
-        /// When they are due.
+        /// When the messages are due.
         due: Dues,
     },
     /// Push at a steady rate, each by its own call, without waiting for earlier answers.
     Pace {
-        /// How many.
+        /// The number of messages.
         n: u64,
-        /// How many a second.
+        /// The number of messages per second.
         per_s: u64,
-        /// How far ahead each is due; up to 96 ms are added, so that all intervals differ.
+        /// How far ahead each message is due, in ms. Up to 96 ms are added, so that all intervals
+        /// differ.
         delay_ms: u64,
     },
     /// Start a worker that acknowledges its deliveries.
     Work {
-        /// How many handlers at a time; 0 for the system's best number.
+        /// The number of concurrent handlers; 0 for the system's best number.
         concurrency: usize,
     },
-    /// Wait until so many messages were handled and acknowledged since the queue was opened.
+    /// Wait until this number of messages was handled and acknowledged since the queue was opened.
     Drain {
-        /// How many.
+        /// The number of messages.
         n: u64,
-        /// Give up after this time.
+        /// The longest wait.
         limit_ms: u64,
-        /// Whether to return the lateness of each.
+        /// Whether to return the lateness of each message.
         late: bool,
     },
     /// Stop the worker and leave the queue.
@@ -59,11 +60,11 @@ pub enum Request {
 /// When the messages of a push are due.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dues {
-    /// Unix milliseconds; 0 for at once.
+    /// The first due time in Unix milliseconds; 0 for at once.
     pub at_ms: u64,
-    /// Spread evenly over so many milliseconds from then on.
+    /// The due times are spread evenly over this number of milliseconds, from `at_ms` on.
     pub spread_ms: u64,
-    /// The order in which they are pushed.
+    /// The order in which the messages are pushed.
     pub order: Order,
 }
 
@@ -71,17 +72,17 @@ pub struct Dues {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// The first pushed is the first due.
+    /// The message that is pushed first is due first.
     #[default]
     Forward,
-    /// The last pushed is the first due.
+    /// The message that is pushed last is due first.
     Backward,
-    /// Neither order.
+    /// The order of the pushes and that of the due times are unrelated.
     Shuffled,
 }
 
 impl Dues {
-    /// When message `i` of `n` is due; `None` for at once.
+    /// The due time of message `i` of `n`; `None` for at once.
     pub fn of(&self, i: u64, n: u64) -> Option<u64> {
         if self.at_ms == 0 {
             return None;
@@ -89,7 +90,7 @@ impl Dues {
         let place = match self.order {
             Order::Forward => i,
             Order::Backward => n - 1 - i,
-            // A prime that is no factor of a round number: every index comes once.
+            // The prime has no factor in common with a round number, so every index occurs once.
             Order::Shuffled => {
                 u64::try_from(u128::from(i) * 7_368_787 % u128::from(n)).unwrap_or(0)
             }
@@ -104,18 +105,18 @@ impl Dues {
 pub struct Reply {
     /// Why the request failed.
     pub error: Option<String>,
-    /// Start, in Unix microseconds.
+    /// The start of the request's work, in Unix microseconds.
     pub from_us: u64,
-    /// End, in Unix microseconds.
+    /// The end of the request's work, in Unix microseconds.
     pub to_us: u64,
-    /// How many messages: pushed, or handled and acknowledged.
+    /// The number of messages that were pushed, or handled and acknowledged.
     pub n: u64,
-    /// How late each handler started, in microseconds; negative is early.
+    /// The lateness of each handler's start, in microseconds; negative if it was early.
     pub late_us: Vec<i64>,
 }
 
 impl Reply {
-    /// From start to end, in seconds.
+    /// The time from start to end, in seconds.
     pub fn seconds(&self) -> f64 {
         self.to_us.saturating_sub(self.from_us) as f64 / 1e6
     }
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lines_are_those_that_the_readme_shows() {
+    fn protocol_lines_equal_those_in_the_readme() {
         let request = Request::Bulk {
             n: 5,
             batch: 100,

@@ -1,4 +1,4 @@
-//! The loop of a driver.
+//! The main loop of a driver.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use crate::sink::Sink;
 
 /// A delay queue to be measured.
 pub trait Queue: Sized + Send + Sync + 'static {
-    /// How many messages one call of [`push_many`](Queue::push_many) pushes best.
+    /// The number of messages of one call with which [`push_many`](Queue::push_many) is fastest.
     const BATCH: usize;
-    /// How many such calls at a time.
+    /// The number of such calls that are in flight at a time.
     const IN_FLIGHT: usize;
     /// The best number of concurrent handlers.
     const CONCURRENCY: usize;
 
-    /// A queue of this name on that server.
+    /// Opens a queue with this name on that server.
     fn open(server: &str, name: &str) -> impl Future<Output = Result<Self>> + Send;
     /// Pushes one message by one call.
     fn push(&self, message: Message) -> impl Future<Output = Result<()>> + Send;
-    /// Pushes many by one call, or in the system's own way.
+    /// Pushes many messages by one call, or in the system's own way.
     fn push_many(&self, messages: Vec<Message>) -> impl Future<Output = Result<()>> + Send;
     /// Starts a worker.
     fn work(&self, concurrency: usize, sink: Sink) -> impl Future<Output = Result<()>> + Send;
-    /// Waits until so many are acknowledged.
+    /// Waits until this number of messages is acknowledged.
     fn acked(&self, n: u64, sink: &Sink) -> impl Future<Output = Result<()>> + Send {
         async move {
             sink.acked(n).await;
@@ -40,7 +40,7 @@ pub trait Queue: Sized + Send + Sync + 'static {
     fn close(&self) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// Reads requests until the end of the input.
+/// Answers requests until the end of the input.
 pub async fn run<Q: Queue>(server: &str) -> Result<()> {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let mut open: Option<Open<Q>> = None;
@@ -195,7 +195,7 @@ async fn pace<Q: Queue>(queue: &Arc<Q>, n: u64, per_s: u64, delay_ms: u64) -> Re
         let at = start + Duration::from_micros(i * 1_000_000 / per_s);
         tokio::time::sleep_until(at.into()).await;
         let queue = Arc::clone(queue);
-        // By a fixed rule, so that all systems get the same times.
+        // A fixed rule, so that all systems get equal due times.
         let due_ms = unix_us() / 1_000 + delay_ms + i * 7_919 % 97;
         pushes.spawn(async move { queue.push(Message::new(Some(due_ms))).await });
         while let Some(done) = pushes.try_join_next() {

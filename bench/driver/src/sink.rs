@@ -20,7 +20,7 @@ struct Inner {
     failed: Notify,
 }
 
-/// A counter with one waiter, which it wakes only at the awaited number: waking it for each message
+/// A counter with one waiter, which is woken only at the awaited number: waking it for each message
 /// would cost more than some of the measured queues do.
 #[derive(Debug)]
 struct Counter {
@@ -40,8 +40,8 @@ impl Default for Counter {
 }
 
 impl Counter {
-    // Of an add and a concurrent wait, at least one sees the other: all four operations are in one
-    // order.
+    // If an add and a wait are concurrent, at least one sees the other, because all four operations
+    // are in one total order.
     fn add(&self, more: u64) {
         let count = self.count.fetch_add(more, Ordering::SeqCst) + more;
         if count >= self.awaited.load(Ordering::SeqCst) {
@@ -49,7 +49,7 @@ impl Counter {
         }
     }
 
-    /// Waits until it has reached `n`; one waiter at a time.
+    /// Waits until the counter has reached `n`. Allows only one waiter at a time.
     async fn reach(&self, n: u64) {
         self.awaited.store(n, Ordering::SeqCst);
         loop {
@@ -81,12 +81,12 @@ impl Sink {
         self.0.started.add(1);
     }
 
-    /// So many more are acknowledged: the server has answered.
+    /// Notes that this number of further messages is acknowledged, by an answer of the server.
     pub fn acknowledge(&self, count: u64) {
         self.0.acked.add(count);
     }
 
-    /// The worker has ended early: waiting for it is useless.
+    /// Notes that the worker has ended early, so that waiting for it is useless.
     pub fn fail(&self, reason: String) {
         *self
             .0
@@ -96,7 +96,7 @@ impl Sink {
         self.0.failed.notify_waiters();
     }
 
-    /// Why the worker has ended, if it has.
+    /// Completes when the worker has ended early: the reason.
     pub(crate) async fn failed(&self) -> String {
         loop {
             let failed = self.0.failed.notified();
@@ -112,12 +112,12 @@ impl Sink {
         }
     }
 
-    /// Waits until so many handlers have started.
+    /// Waits until this number of handlers has started.
     pub async fn started(&self, n: u64) {
         self.0.started.reach(n).await;
     }
 
-    /// Waits until so many are acknowledged.
+    /// Waits until this number of messages is acknowledged.
     pub async fn acked(&self, n: u64) {
         self.0.acked.reach(n).await;
     }
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_waits_for_a_number_is_woken_when_it_is_reached() {
+    async fn waiter_is_woken_when_its_number_is_reached() {
         let sink = Sink::default();
         sink.acknowledge(1);
         sink.acked(1).await;

@@ -1,4 +1,5 @@
-//! What a message costs the masters of a cluster, beside one server with a replica.
+//! The CPU time of a message on the masters of a cluster, compared with one server that has a
+//! replica.
 
 use std::time::{Duration, Instant};
 
@@ -40,19 +41,20 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-/// Servers with a queue.
+/// The servers of one side, with a queue.
 struct Contestant {
     name: &'static str,
     queue: Queue,
-    /// The parts of ids that lead to each partition.
+    /// For each partition, a part of an id that leads to it.
     parts: Vec<String>,
     masters: Vec<u32>,
-    /// By round, in microseconds: a message, and a second without calls.
+    /// For each round, in microseconds: the CPU time of a message, and that of a second without
+    /// calls.
     life_us: Vec<f64>,
     idle_us: Vec<f64>,
 }
 
-// One thread: the acks of a call are all waiting before the first is sent, and go out together.
+// One thread: so all acks of a batch are waiting before the first is sent, and share one call.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let single = Server::start(&[])?;
@@ -127,7 +129,7 @@ impl Contestant {
         self.masters.iter().map(|pid| cpu_us(*pid)).sum()
     }
 
-    /// The processor time of a message and of a second without calls.
+    /// Measures the CPU time of a message, and that of a second without calls.
     async fn round(
         &self,
         round: usize,
@@ -143,7 +145,7 @@ impl Contestant {
                 let name = format!("{round}-{set}-{place}");
                 self.push(&name, part, per_call).await?;
             }
-            // A message is due at the end of the millisecond in which it is pushed.
+            // A pushed message is due at the end of the current millisecond.
             tokio::time::sleep(Duration::from_millis(2)).await;
             for _ in 0..set_calls {
                 self.claim_and_ack(per_call).await?;
@@ -161,7 +163,8 @@ impl Contestant {
         Ok(())
     }
 
-    /// Each claim begins with another partition, and finds there all that it asks for.
+    /// Claims and acks. Each claim begins at another partition, which has all messages that it asks
+    /// for.
     async fn claim_and_ack(&self, per_call: usize) -> Result<()> {
         let claimed = self.queue.claim(per_call, LEASE).await?;
         ensure!(

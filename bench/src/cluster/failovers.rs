@@ -1,5 +1,5 @@
-//! How long the partitions of a killed master wait for their next delivery after a replica is
-//! promoted, and what the partitions of the other masters notice.
+//! How long the partitions of a killed master wait for the next delivery after the promotion of a
+//! replica; and how partitions of other masters are affected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,9 +15,9 @@ use super::{partitioned, replicated};
 use crate::curves::Output;
 
 const MASTERS: usize = 3;
-/// Messages of a partition are due this far apart.
+/// The interval between the due times of a partition's messages.
 const APART: Duration = Duration::from_millis(20);
-/// How long messages are due: before the control run, in it, and after the kill.
+/// For how long messages become due: before the control run; below, in it, and after the kill.
 const SETTLING: Duration = Duration::from_secs(4);
 const CONTROL: Duration = Duration::from_secs(5);
 const AFTER: Duration = Duration::from_secs(15);
@@ -41,7 +41,8 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-/// By the part of ids that leads to a partition: when its messages were due and were handled.
+/// For each part of an id that leads to a partition: when its messages were due, and when they were
+/// handled.
 type Seen = Arc<Mutex<BTreeMap<String, Vec<(Instant, Instant)>>>>;
 
 #[tokio::main]
@@ -137,11 +138,11 @@ async fn work(queue: Queue, seen: Seen, stop: CancellationToken) -> Result<()> {
     Ok(())
 }
 
-/// Pushes the messages of all partitions; returns the begin.
+/// Pushes the messages of all partitions; returns the time at which they begin to become due.
 async fn fill(queue: &Queue, parts: &BTreeMap<String, String>) -> Result<Instant> {
     let (begun, now) = (Instant::now(), SystemTime::now());
     let steps = (SETTLING + CONTROL + AFTER).as_millis() / APART.as_millis();
-    let first = 3 * steps / 24; // while they are pushed, none is due
+    let first = 3 * steps / 24; // while messages are being pushed, none is due
     for part in parts.values() {
         let message = |step: u128| {
             let due = now + APART * u32::try_from(step).unwrap_or(u32::MAX);
@@ -156,11 +157,11 @@ async fn fill(queue: &Queue, parts: &BTreeMap<String, String>) -> Result<Instant
     Ok(begun)
 }
 
-/// Waits until each replica has what its master has now.
+/// Waits until each replica has all data that its master has now.
 async fn in_step(cluster: &Cluster) -> Result<()> {
     for master in 0..MASTERS {
         let port = cluster.masters[master].port();
-        // On one connection: WAIT counts what this client has seen.
+        // On one connection, because WAIT counts only what that client has written or seen.
         let mut connection = cluster::connection(port).await?;
         let replicas: u64 = redis::pipe()
             .cmd("PING")
@@ -175,7 +176,7 @@ async fn in_step(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// When this replica became a master, to a millisecond or two.
+/// The time at which this replica became a master, accurate to one or two milliseconds.
 async fn promotion(replica: u16) -> Result<Instant> {
     let (mut connection, begun) = (cluster::connection(replica).await?, Instant::now());
     loop {
@@ -221,7 +222,7 @@ fn report(
     }))
 }
 
-/// The longest time between two deliveries from a partition, and the longest lateness.
+/// The longest time between two deliveries of a partition, and its longest lateness.
 #[derive(Default)]
 struct Longest {
     gap: Duration,
@@ -229,7 +230,7 @@ struct Longest {
 }
 
 impl Longest {
-    /// Of messages that were handled in this time.
+    /// Includes messages that were handled within this time.
     fn watch(&mut self, handled: &[(Instant, Instant)], since: Instant, until: Instant) {
         let mut within: Vec<_> = handled
             .iter()

@@ -9,10 +9,10 @@ use anyhow::{Context, Result};
 use dueq::{Client, Queue};
 use dueq_testkit::cluster::Cluster;
 
-/// So that masters that are left serve their slots while another one is away.
+/// Lets the remaining masters serve their slots while another is away.
 const OPTIONS: [&str; 2] = ["--cluster-require-full-coverage", "no"];
 
-/// Masters, each with a replica.
+/// Starts masters, each with a replica.
 async fn replicated(masters: usize) -> Result<Cluster> {
     let mut cluster = Cluster::start_with(masters, &OPTIONS).await?;
     for master in 0..masters {
@@ -21,8 +21,8 @@ async fn replicated(masters: usize) -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// A queue with so many partitions, and for each of them, by its tag, the part in braces that leads
-/// an id to it.
+/// A queue with this number of partitions. For each partition, by its tag: a part in braces with
+/// which an id leads to it.
 async fn partitioned(url: &str, count: usize) -> Result<(Queue, BTreeMap<String, String>)> {
     let queue = Client::connect(url).await?.queue("bench")?;
     queue.partition_into(count).await?;
@@ -36,7 +36,7 @@ async fn partitioned(url: &str, count: usize) -> Result<(Queue, BTreeMap<String,
     Ok((queue, parts))
 }
 
-/// `-` of the first partition, whose keys have no tag.
+/// The tag in the name of a partition's key; `-` for the home, whose keys have none.
 fn tag_of(key: &str) -> String {
     let tag = key
         .split_once('/')
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_is_read_from_the_name_of_a_key() {
+    fn tag_of_a_partition_is_read_from_a_key() {
         assert_eq!(tag_of("dueq:{bench}:meta"), "-");
         assert_eq!(tag_of("dueq:{bench/12}:meta"), "12");
     }

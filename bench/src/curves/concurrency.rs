@@ -1,4 +1,4 @@
-//! Throughput by the number of callers and of handlers.
+//! Measures the throughput by the number of callers and of handlers.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::peers::systems::{System, chosen};
 use crate::peers::workload::{enough_for, push::in_an_hour};
 
 const CALLERS: [usize; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
-/// How long a figure is measured, in seconds, and how often.
+/// How long a figure is measured, in seconds; below, the number of repetitions.
 const LENGTH_S: f64 = 0.8;
 const ROUNDS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -62,7 +62,8 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
         .write(&json!({ "curve": "concurrency", "systems": points }))
 }
 
-/// A share of the pushes of 64 callers: with few callers, each waits for its own round trip.
+/// The number of pushes, in proportion to those of 64 callers: each caller waits for its round
+/// trips.
 fn number(system: &System, callers: usize) -> u64 {
     let share = (callers as f64 / 64.0).min(1.0);
     enough_for(system.measured.push_c64_per_s.about() * share, LENGTH_S)

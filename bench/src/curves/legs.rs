@@ -1,4 +1,4 @@
-//! The parts of the time between a due time and the start of the handler.
+//! Measures the parts ("legs") of the time between a due time and the start of the handler.
 //!
 //! The nodes' script calls divide this time: **wheel**, from the due time until a node asks the
 //! server for due messages; **promote**, that call, if another call granted the message; **wake-up
@@ -21,11 +21,12 @@ use super::Output;
 use crate::peers::measured::Lateness;
 use crate::peers::server::Server;
 
-/// How long the nodes settle in, how far ahead messages are pushed, and how often.
+/// How long the nodes settle in; below, how far ahead messages are pushed, and the interval of
+/// pushes.
 const SETTLING: Duration = Duration::from_secs(3);
 const AHEAD_US: u64 = 1_000_000;
 const STEP_US: u64 = 100_000;
-/// After the last due time.
+/// How long to wait after the last due time.
 const PATIENCE: Duration = Duration::from_secs(30);
 const ID: &str = "leg-";
 
@@ -46,7 +47,7 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-/// A promote or claim of a node, by the machine's clock.
+/// A promote or claim call of a node, with its times by the machine's clock.
 #[derive(Clone, Copy, Default)]
 struct Call {
     from_us: u64,
@@ -57,7 +58,7 @@ struct Call {
 struct Calls {
     under_way: HashMap<u64, u64>,
     answered: Vec<Call>,
-    /// By id, the call that granted it.
+    /// For each id: the call that granted it.
     granted: HashMap<Vec<u8>, Call>,
 }
 
@@ -71,7 +72,7 @@ struct Watch;
 
 impl Observer for Watch {
     fn invoke(&self, call: u64, verb: &'static str, _: &str, args: &[&[u8]]) {
-        // A claim of no message only pushes wake-up tokens.
+        // A claim of zero messages only pushes wake-up tokens, so it is left out.
         if verb == "promote" || verb == "claim" && args.get(1) != Some(&b"0".as_slice()) {
             calls().under_way.insert(call, unix_us());
         }
@@ -92,7 +93,7 @@ impl Observer for Watch {
     }
 }
 
-/// The ids in a claim's answer.
+/// Calls `found` with each id in the answer to a claim.
 fn ids(reply: &Reply, found: &mut impl FnMut(&[u8])) {
     match reply {
         Reply::Bytes(bytes) if bytes.starts_with(ID.as_bytes()) => found(bytes),
@@ -128,7 +129,7 @@ async fn measure(nodes: u64, rate: u64, seconds: u64) -> Result<Value> {
     let (stop, handled) = (CancellationToken::new(), Arc::new(Mutex::new(Vec::new())));
     let mut workers = Vec::new();
     for _ in 0..nodes {
-        // Each with its own connections, like a process.
+        // A separate client for each node, so that each has its own connections, like a process.
         let queue = Client::connect(&server.address()).await?.queue("legs")?;
         let (stop, handled) = (stop.clone(), Arc::clone(&handled));
         let handler = move |delivery: Delivery| {
@@ -176,8 +177,8 @@ async fn measure(nodes: u64, rate: u64, seconds: u64) -> Result<Value> {
     Ok(setting)
 }
 
-/// Pushes messages about a second ahead, due within so many seconds: as many in one instant as
-/// there are nodes. Returns their number.
+/// Pushes messages that become due within `seconds`, about a second ahead. In each instant as many
+/// are due as there are nodes. Returns the number of messages.
 async fn push(queue: &Queue, nodes: u64, rate: u64, seconds: u64) -> Result<usize> {
     let (apart_us, from_us) = (1_000_000 * nodes / rate, unix_us() + AHEAD_US);
     let instants = (seconds * 1_000_000 / apart_us).max(1);
@@ -208,7 +209,7 @@ async fn push(queue: &Queue, nodes: u64, rate: u64, seconds: u64) -> Result<usiz
     Ok((instants * nodes) as usize)
 }
 
-/// All parts of all deliveries.
+/// The legs of all deliveries.
 fn legs(handled: &[Handled], mut calls: Calls) -> Result<Value> {
     calls.answered.sort_by_key(|call| call.from_us);
     let (mut late, mut all) = (Vec::new(), HashMap::<&str, Vec<i64>>::new());
@@ -225,8 +226,8 @@ fn legs(handled: &[Handled], mut calls: Calls) -> Result<Value> {
         let first = calls
             .answered
             .partition_point(|call| call.from_us < *due_us);
-        // The server reads its clock during the call: a call made just before the due time may
-        // grant the message.
+        // The server reads its clock during the call: so a call that was made just before the due
+        // time may grant the message.
         let first = calls
             .answered
             .get(first)
@@ -264,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_way_is_cut_where_calls_begin_and_end() {
+    fn legs_begin_and_end_with_the_script_calls() {
         let call = |from_us, to_us| Call { from_us, to_us };
         let mut calls = Calls {
             answered: vec![call(5_000, 5_100), call(1_200, 1_500), call(900, 950)],
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_found_wherever_they_are() {
+    fn ids_are_found_anywhere_in_a_reply() {
         let bytes = |text: &str| Reply::Bytes(text.into());
         let reply = Reply::List(vec![
             Reply::Int(1),

@@ -1,4 +1,4 @@
-//! Figures against a growing quantity (waiting messages, nodes, callers), and a storm.
+//! Measures figures against a growing quantity (waiting messages, nodes, callers); and a storm.
 
 pub(crate) mod concurrency;
 pub(crate) mod legs;
@@ -36,7 +36,7 @@ fn save(file: &Path, result: &Value) -> Result<()> {
     Ok(std::fs::write(file, format!("{result:#}\n"))?)
 }
 
-/// A message like those of all other measurements.
+/// A message with a payload like those of all other measurements.
 fn message(due: dueq::Due) -> dueq::Message {
     dueq::Message::new(dueq_bench_driver::Message::new(None).payload)
         .new_id()

@@ -1,4 +1,4 @@
-//! The commands that nodes send to Redis, idle and busy, by the number of nodes.
+//! Measures the commands that idle and busy nodes send to Redis, by the number of nodes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,13 +15,13 @@ use super::{Output, message};
 use crate::peers::server::{Server, number};
 use dueq_testkit::process::cpu_us;
 
-/// How long the nodes settle in, and how long each figure is measured.
+/// How long the nodes settle in; below, how long each figure is measured.
 const SETTLING: Duration = Duration::from_secs(3);
 const LENGTH: Duration = Duration::from_secs(6);
-/// Single messages, so far apart that each has its own due instant.
+/// The interval between single messages, so long that each has its own due instant.
 const APART: Duration = Duration::from_millis(60);
 const AHEAD: Duration = Duration::from_millis(500);
-/// Commands of a client that no script of dueq calls.
+/// Commands that clients send and no script of dueq calls.
 const SENT: [&str; 4] = ["evalsha", "blpop", "ping", "ssubscribe"];
 
 /// Counts the commands that nodes send to Redis, idle and busy, with 1 to 50 nodes on a queue.
@@ -115,7 +115,7 @@ async fn measure(nodes: usize, partitions: usize) -> Result<Value> {
     let (stop, handled) = (CancellationToken::new(), Arc::new(AtomicU64::new(0)));
     let mut workers = Vec::new();
     for _ in 0..nodes {
-        // Each with its own connections, like a process.
+        // A separate client for each node, so that each has its own connections, like a process.
         let queue = Client::connect(&server.address()).await?.queue("nodes")?;
         let (stop, handled) = (stop.clone(), Arc::clone(&handled));
         let handler = move |_: Delivery| {
@@ -129,7 +129,8 @@ async fn measure(nodes: usize, partitions: usize) -> Result<Value> {
         ));
     }
     queue.push_message(message(Duration::ZERO.into())).await?;
-    // With several partitions, each node that starts gives others less to attend.
+    // With several partitions, nodes hand partitions over whenever another node starts, so it takes
+    // longer.
     let settling = if partitions > 1 { 4 } else { 1 } * SETTLING;
     tokio::time::sleep(settling).await;
 

@@ -1,4 +1,5 @@
-//! What partitions cost on one server: Redis's CPU time of a push, with one partition and with many.
+//! Measures what partitions cost on one server: Redis's CPU time for a push, with one partition and
+//! with many.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use super::nodes::calls_of;
 use super::{Output, median};
 use crate::peers::server::Server;
 
-/// How many messages a round pushes.
+/// The number of messages that a round pushes.
 const PUSHES: u64 = 60_000;
 const BULK: usize = 10_000;
 
@@ -32,7 +33,7 @@ pub(crate) struct Arguments {
 /// How messages are pushed.
 #[derive(Clone, Copy)]
 enum Load {
-    /// So many callers, each with one message at a time.
+    /// This number of callers, each with one message in flight.
     Callers { callers: u64, chosen: bool },
     /// Calls of `push_many`.
     Bulk { chosen: bool },
@@ -103,13 +104,13 @@ fn medians(figures: &[(f64, f64)]) -> Value {
     json!({ "push_us": median(&mut each.0), "pushes_per_call": median(&mut each.1) })
 }
 
-/// Redis's CPU time of a push, in microseconds, and how many pushes a call has.
+/// Redis's CPU time for a push, in microseconds; and the number of pushes per call.
 async fn measure(partitions: usize, load: Load) -> Result<(f64, f64)> {
     let mut server = Server::private().await?;
     let client = Client::connect(&server.address()).await?;
     let queue = client.queue("partitions")?;
     queue.partition_into(partitions).await?;
-    // Connections, scripts and the map are not part of the figure.
+    // First open connections, load the scripts and set the map, so that the figure excludes them.
     for receipt in queue.push_many((0..64).map(|n| message(n, true))).await {
         receipt?;
     }
@@ -119,7 +120,7 @@ async fn measure(partitions: usize, load: Load) -> Result<(f64, f64)> {
     Ok(((after.0 - before.0) / pushed, pushed / (after.1 - before.1)))
 }
 
-/// Redis's CPU time, and the calls of scripts so far.
+/// Redis's CPU time so far, and the number of script calls.
 async fn counted(server: &mut Server) -> Result<(f64, f64)> {
     let cpu_us = server.cpu_us().await?.context("INFO of a Redis")?;
     let stats = server.info("commandstats").await?.unwrap_or_default();

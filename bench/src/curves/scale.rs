@@ -1,4 +1,4 @@
-//! The cost of push, delivery and acknowledgement for Redis, by the number of waiting messages.
+//! Measures Redis's cost of push, delivery and acknowledgement, by the number of waiting messages.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use super::stores::{Floor, Store};
 use crate::peers::measured::Figures;
 use crate::peers::server::Server;
 
-/// How many messages each figure covers.
+/// The number of messages that each figure covers.
 const SAMPLE: u64 = 20_000;
-/// How many messages wait on the second server of each round, for comparison.
+/// The number of messages that wait on the second server of each round, for comparison.
 const FEW: u64 = 10_000;
 const ROUNDS: usize = 5;
 /// The waiting messages are due within these hours, from the day after tomorrow on.
@@ -48,7 +48,7 @@ enum InOrder {
     Shuffled,
 }
 
-/// Redis's processor time for each message, in microseconds, or its ratio to another one.
+/// Redis's CPU time for each message, in microseconds; or its ratio to another such cost.
 #[derive(Clone, Copy, Serialize)]
 struct Cost {
     push: f64,
@@ -58,7 +58,7 @@ struct Cost {
 }
 
 impl Cost {
-    /// The measurements of several rounds, by figure.
+    /// The median of each figure over several rounds.
     fn medians(rounds: &[Self]) -> Self {
         let median = |figure: fn(&Self) -> f64| {
             let mut figures = Figures::default();
@@ -123,11 +123,11 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
         .write(&json!({ "curve": "scale", "points": points }))
 }
 
-/// The queue or the floor, with many waiting messages and with few.
+/// A store (the queue or the floor) with many waiting messages, and one with few.
 struct Pair<S> {
     many: Side<S>,
     few: Side<S>,
-    /// The measurements with the present number of waiting messages, by round, and their ratios to
+    /// For each round: the costs with the present number of waiting messages, and their ratios to
     /// those with few.
     costs: Vec<Cost>,
     growths: Vec<Cost>,
@@ -178,7 +178,7 @@ impl<S: Store> Pair<S> {
     }
 }
 
-/// A store on a server of its own.
+/// A store on its own server.
 struct Side<S> {
     store: S,
     server: Server,
@@ -196,13 +196,13 @@ impl<S: Store> Side<S> {
             order,
             from_ms: unix_us() / 1_000 + FROM_MS,
         };
-        // The first calls load scripts and open connections.
+        // The first calls load scripts and open connections, so they are not measured.
         side.deliver().await?;
         Ok(side)
     }
 
-    /// Changes the number of waiting messages. Returns the cost while Redis was moving its tables,
-    /// if it had to.
+    /// Changes the number of waiting messages. Returns the cost measured while Redis was moving a
+    /// table, if it had to move one.
     async fn grow(&mut self, from: u64, to: u64) -> Result<Option<Cost>> {
         let n = to - from;
         for start in (0..n).step_by(10_000) {
@@ -229,7 +229,7 @@ impl<S: Store> Side<S> {
             .push_known((0..SAMPLE).map(|i| self.due(i, SAMPLE)))
             .await?;
         let push = (self.cpu_us().await? - before) / SAMPLE as f64;
-        // So that the next figure has as many waiting messages.
+        // Withdraw them, so that the next figure has the planned number of waiting messages.
         self.store.withdraw(far).await?;
         let (push_now, deliver, ack) = self.deliver().await?;
         Ok(Cost {
@@ -250,7 +250,7 @@ impl<S: Store> Side<S> {
         Ok(false)
     }
 
-    /// The due time of waiting message `i` of `n`.
+    /// The due time of message `i` of the `n` that wait.
     fn due(&self, i: u64, n: u64) -> Option<u64> {
         Dues {
             at_ms: self.from_ms,
@@ -260,8 +260,8 @@ impl<S: Store> Side<S> {
         .of(i, n)
     }
 
-    /// Pushes messages that are due at once, claims and acknowledges them; returns the cost of each
-    /// step for a message.
+    /// Pushes messages that are due at once, claims and acknowledges them. Returns the cost of each
+    /// step per message.
     async fn deliver(&mut self) -> Result<(f64, f64, f64)> {
         let started = self.cpu_us().await?;
         self.store.push((0..SAMPLE).map(|_| None)).await?;

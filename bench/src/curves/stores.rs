@@ -1,4 +1,4 @@
-//! The queue and the floor, for measurements that call them step by step.
+//! The queue and the floor behind one trait, for measurements that call them step by step.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,21 +12,22 @@ use tokio::task::JoinSet;
 use super::message;
 use crate::drive::floor::{Calls, id};
 
-/// How many messages go in one call.
+/// The number of messages in one call.
 const BATCH: u64 = 100;
 const LEASE: Duration = Duration::from_secs(600);
 
 /// A store of messages until they are due.
 pub(super) trait Store: Sized {
     const NAME: &'static str;
-    /// How to read the ids by due time and the payloads, and their keys.
+    /// How to read the tables of the ids by due time and of the payloads; and the keys of these
+    /// tables.
     const TABLES: [(&'static str, &'static str); 2];
     type Granted;
 
     async fn connect(server: &str) -> Result<Self>;
-    /// Pushes by calls of a hundred: due at that time, in Unix milliseconds, or at once.
+    /// Pushes messages, a hundred per call. Each is due at a time in Unix milliseconds, or at once.
     async fn push(&self, dues: impl Iterator<Item = Option<u64>>) -> Result<()>;
-    /// The same; returns the ids.
+    /// Like `push`; returns the ids.
     async fn push_known(&self, dues: impl Iterator<Item = Option<u64>>) -> Result<Vec<Vec<u8>>>;
     /// Cancels waiting messages.
     async fn withdraw(&self, ids: Vec<Vec<u8>>) -> Result<()>;
@@ -100,7 +101,7 @@ fn messages(dues: impl Iterator<Item = Option<u64>>) -> impl Iterator<Item = due
     dues.map(|due| message(due.map_or(Due::AfterMs(0), Due::at_ms)))
 }
 
-/// They are moved, not cloned: the library must assume that the id of a clone is known elsewhere.
+/// The messages are moved: a clone would make the library assume that its id is known elsewhere.
 async fn push(queue: &Queue, messages: impl Iterator<Item = dueq::Message>) -> Result<()> {
     let mut messages = messages.peekable();
     while messages.peek().is_some() {
@@ -116,7 +117,7 @@ async fn push(queue: &Queue, messages: impl Iterator<Item = dueq::Message>) -> R
     Ok(())
 }
 
-/// The floor, and the number of messages that it was given.
+/// The floor, and the number of messages that were pushed to it.
 pub(super) struct Floor(Calls, AtomicU64);
 
 impl Store for Floor {

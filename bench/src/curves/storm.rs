@@ -1,4 +1,4 @@
-//! A million messages due in one instant, beside another queue on the same server.
+//! Measures a million messages that are due in one instant, and another queue on that server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::peers::systems::{chosen, root};
 
 /// How long the quiet queue is watched before the instant.
 const BEFORE: Duration = Duration::from_secs(2);
-/// How long it is watched from the instant on, in seconds.
+/// How long the quiet queue is watched from the instant on, in seconds.
 const BESIDE_S: u64 = 15;
 const LIMIT: Duration = Duration::from_secs(600);
 
@@ -49,7 +49,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     ask(&mut storm, &open("storm")).await?;
     ask(&mut quiet, &open("quiet")).await?;
 
-    // Pushed in parts, because the instant depends on how long the rest takes.
+    // Pushes in parts, because the instant is chosen by how long the remaining pushes take.
     let n = arguments.messages;
     let part = in_future(&mut storm, n / 10, unix_us() / 1_000 + 86_400_000).await?;
     let at_ms = unix_us() / 1_000 + (part.seconds() * 15_000.0) as u64 + 10_000;
@@ -83,7 +83,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     }))
 }
 
-/// The same, with the names of the scripts instead of their hashes.
+/// The slowest commands, with the names of scripts instead of their hashes.
 fn named(slowest: Vec<(u64, Vec<String>)>) -> Result<Vec<(u64, String)>> {
     let mut names = BTreeMap::new();
     for file in std::fs::read_dir(root().join("lua/dist"))? {
@@ -107,9 +107,11 @@ fn named(slowest: Vec<(u64, Vec<String>)>) -> Result<Vec<(u64, String)>> {
         .collect())
 }
 
-/// Messages at a steady rate, before the storm and for as long as it may last.
+/// Pushes messages at a steady rate to the quiet queue, before the storm and for as long as it may
+/// last. Returns the lateness before and during the storm.
 async fn watch(quiet: &mut Driver, per_s: u64) -> Result<(Lateness, Lateness)> {
-    // Pushed half a second ahead: the messages of the first second are due before the instant.
+    // They are pushed half a second ahead: the messages of the first second are due before the
+    // instant.
     let (first, rest) = (per_s, per_s * BESIDE_S);
     let mut both = (Lateness::default(), Lateness::default());
     ask(

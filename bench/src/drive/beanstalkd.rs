@@ -1,6 +1,7 @@
-//! beanstalkd, by its protocol over TCP: put, reserve, delete.
+//! The driver of beanstalkd, by its protocol over TCP: put, reserve, delete.
 //!
-//! Its commands have no batches; many are sent at a time on a connection, and the answers come in order.
+//! The commands have no batches: many are sent on a connection before the answers, which come in
+//! order.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,9 +13,9 @@ use tokio::task::JoinSet;
 
 type Connection = BufStream<TcpStream>;
 
-/// How many connections push, with at most so many calls in flight.
+/// The number of connections that push; below, the most calls in flight on each.
 const PUSHERS: usize = 64;
-/// How long a delivery belongs to the worker, in seconds.
+/// The time for which a delivery belongs to the worker, in seconds.
 const TIME_TO_RUN_S: u32 = 30;
 
 pub(super) struct Beanstalkd {
@@ -60,7 +61,7 @@ impl Queue for Beanstalkd {
             .context("a connection for each permit")?;
         let mut text = Vec::new();
         for message in &messages {
-            // Whole seconds only: rounded up, or it would be early.
+            // beanstalkd has whole seconds only. Round up: rounding down would deliver early.
             let delay_s = message.delay_ms().div_ceil(1_000);
             text.extend(
                 format!(
@@ -125,7 +126,7 @@ async fn ask(connection: &mut Connection, command: &str, answer: &str) -> Result
     expect(connection, answer).await
 }
 
-/// The rest of a line with this prefix.
+/// Reads a line that must begin with this word; returns the rest.
 async fn expect(connection: &mut Connection, word: &str) -> Result<String> {
     let mut line = String::new();
     connection.read_line(&mut line).await?;
@@ -135,7 +136,7 @@ async fn expect(connection: &mut Connection, word: &str) -> Result<String> {
     }
 }
 
-/// The deletion of one message is sent with the reservation of the next.
+/// Runs the worker: the deletion of a message is sent together with the next reservation.
 async fn work(mut connection: Connection, sink: Sink) -> Result<()> {
     connection.write_all(b"reserve\r\n").await?;
     connection.flush().await?;

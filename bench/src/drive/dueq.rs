@@ -1,4 +1,4 @@
-//! dueq, by its public API.
+//! The driver of dueq, by its public API.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -61,7 +61,8 @@ impl Queue for Dueq {
         Ok(())
     }
 
-    /// The worker acknowledges after the handler: the queue's own counter shows when Redis has it.
+    /// The worker acknowledges after the handler; the queue's own counter shows when Redis has the
+    /// acknowledgement.
     async fn acked(&self, n: u64, _: &Sink) -> Result<()> {
         while self.queue.stats().await?.acked < n {
             tokio::time::sleep(Duration::from_millis(1)).await;

@@ -1,8 +1,8 @@
-//! The floor: the least work of Redis for a delay queue, without any safety.
+//! The driver of the floor: the least work that a delay queue can ask of Redis, without any safety.
 //!
-//! One script ZADD + HSET; one ZRANGEBYSCORE LIMIT 100 + ZREM + HMGET; one HDEL; nothing else. A
-//! claimed message that is not acknowledged is lost, a repeated push makes a second message, and
-//! the clock is the client's.
+//! A push is one script with ZADD and HSET, a claim one with ZRANGEBYSCORE LIMIT 100, ZREM and
+//! HMGET, an ack one HDEL. A claimed message that is not acknowledged is lost, a repeated push
+//! makes a second message, and the clock is the client's.
 
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use redis::Script;
 use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;
 
-/// ARGV: id, due ms and payload of each.
+/// ARGV: id, due ms and payload of each message.
 static PUSH: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local due, held = {}, {}
@@ -26,7 +26,7 @@ static PUSH: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// ARGV: now in ms. Replies ids, then payloads.
+/// ARGV: the present time in ms. Replies all ids, then all payloads.
 static CLAIM: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, 100)
@@ -36,7 +36,7 @@ static CLAIM: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// How many worker loops: one handles while another's call is in flight.
+/// The number of worker loops: one handles messages while another's call is in flight.
 const LOOPS: usize = 2;
 /// The pause of an idle loop before it polls again.
 const POLL: Duration = Duration::from_millis(1);
@@ -59,7 +59,7 @@ impl Calls {
         })
     }
 
-    /// Each with its id.
+    /// Pushes messages, each with its id.
     pub(crate) async fn push(
         &self,
         messages: impl IntoIterator<Item = (String, Message)>,
@@ -72,7 +72,7 @@ impl Calls {
         Ok(call.invoke_async(&mut self.connection.clone()).await?)
     }
 
-    /// Up to a hundred due messages: their ids, and their payloads.
+    /// Claims up to a hundred due messages; returns their ids and their payloads.
     pub(crate) async fn claim(&self) -> Result<(Vec<Vec<u8>>, Vec<Vec<u8>>)> {
         let now_ms = unix_us() / 1_000;
         let mut connection = self.connection.clone();
@@ -106,7 +106,7 @@ impl Calls {
     }
 }
 
-/// As long as dueq's own ids.
+/// An id that is as long as dueq's own.
 pub(crate) fn id(number: u64) -> String {
     format!("{number:022}")
 }

@@ -1,4 +1,4 @@
-//! The drivers inside this program: it starts itself once for each.
+//! The drivers inside this program, which starts itself once for each of them.
 
 mod beanstalkd;
 mod dueq;

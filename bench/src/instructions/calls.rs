@@ -1,7 +1,8 @@
-//! The counted calls: each by EVALSHA, one after the other on one connection, at a time that the
-//! call names.
+//! The calls whose instructions are counted: each is an EVALSHA, one after the other on one
+//! connection, with the time as an argument.
 //!
-//! The queue has `meta.test`, so that neither the speed of callgrind nor that of the machine changes what a script does.
+//! The queue has `meta.test`, which allows that argument: so neither callgrind's speed nor the
+//! machine's changes what a script does.
 
 use std::path::Path;
 
@@ -9,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use redis::{Connection, Value};
 
 use super::counter::Counter;
+use super::parts;
 
 /// The suffixes of KEYS, in their order.
 const KEYS: [&str; 10] = [
@@ -25,19 +27,17 @@ const KEYS: [&str; 10] = [
 ];
 const VERBS: [&str; 3] = ["push", "claim", "ack"];
 const PAYLOAD: usize = 100;
-/// Of the map, as calls that name ids have it.
+/// The epoch of the map, as calls that name ids carry it.
 const EPOCH: &str = "1800000000000";
 const LEASE_MS: &str = "30000";
-/// Waiting messages beside the counted ones: no table of Redis changes its size while those come
-/// and go.
+/// How many messages wait beside the counted ones: Redis resizes no table while those come and go.
 const WAITING: usize = 15_000;
 const WAITING_DELAY_MS: &str = "+31536000000";
 const LATER_MS: &str = "+3600000";
 const DAY_MS: u64 = 86_400_000;
-/// Size of a call, and how many calls are counted together: many, because Lua's garbage collector
-/// and the server's tasks each second work in large steps.
+/// Messages of a call, and how many calls are counted: Lua's collector works in large steps.
 const SIZES: [(usize, usize); 2] = [(1, 400), (100, 100)];
-/// Time between two calls: an entry that a push remembers for 10 s is forgotten 50 calls later.
+/// The time between two calls: what a push remembers for 10 s is forgotten 50 calls later.
 const STEP_MS: u64 = 200;
 
 /// The form of push's argument `until`.
@@ -52,7 +52,7 @@ pub(super) enum Until {
 pub(super) struct Scripts {
     sources: Vec<String>,
     until: Until,
-    /// Whether claim has an argument that asks for due messages.
+    /// Whether this claim script has an argument that asks for due messages.
     claim_due: bool,
 }
 
@@ -81,22 +81,24 @@ impl Scripts {
 pub(super) struct Calls {
     connection: Connection,
     shas: Vec<String>,
+    /// Parts of ack: their names, and the scripts that end with them.
+    parts: Vec<(&'static str, String)>,
     until: Until,
     claim_due: bool,
-    /// Whether the queues have a map, and pushes its epoch.
+    /// Whether the queues have a partition map, whose epoch pushes carry.
     has_map: bool,
-    /// Prefix of all keys of the present queue.
+    /// The prefix of all keys of the present queue.
     base: String,
     now_ms: u64,
-    /// Makes unique ids, tokens and nonces.
+    /// A counter for unique ids, tokens and nonces.
     made: u64,
-    /// Options of each pushed message.
+    /// The options of each pushed message.
     options: String,
-    /// Fields of meta, and their values.
+    /// Further fields of meta, with their values.
     settings: Vec<(String, String)>,
 }
 
-/// Ids as the library makes them, or as an application chooses them.
+/// Whether ids are like the library's, or like those of an application.
 #[derive(Clone, Copy)]
 enum Ids {
     Made,
@@ -109,19 +111,23 @@ impl Calls {
         scripts: &Scripts,
         has_map: bool,
     ) -> Result<Self> {
-        let mut shas = Vec::new();
-        for source in &scripts.sources {
-            shas.push(
-                redis::cmd("SCRIPT")
-                    .arg("LOAD")
-                    .arg(source)
-                    .query(&mut connection)?,
-            );
+        let mut load = |source: &str| {
+            redis::cmd("SCRIPT")
+                .arg("LOAD")
+                .arg(source)
+                .query(&mut connection)
+        };
+        let shas = scripts.sources.iter().map(|source| load(source));
+        let shas = shas.collect::<Result<_, _>>()?;
+        let mut parts = parts::scripts(&scripts.sources[2])?;
+        for (_, script) in &mut parts {
+            *script = load(script)?;
         }
         let (until, base) = (scripts.until, String::new());
         Ok(Self {
             connection,
             shas,
+            parts,
             until,
             claim_due: scripts.claim_due,
             has_map,
@@ -133,7 +139,7 @@ impl Calls {
         })
     }
 
-    /// Lets all messages have these options, and all queues these settings, each NAME=VALUE.
+    /// Gives all messages these options, and all queues these settings, each as NAME=VALUE.
     pub(super) fn use_features(&mut self, options: &str, settings: &[String]) -> Result<()> {
         options.clone_into(&mut self.options);
         for setting in settings {
@@ -145,7 +151,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Name and version of the server.
+    /// The name and version of the server.
     pub(super) fn server(&mut self) -> Result<String> {
         let info: String = redis::cmd("INFO")
             .arg("server")
@@ -161,19 +167,35 @@ impl Calls {
             .context("INFO names no version")
     }
 
-    /// Fills the queues and makes half of the calls: then tables, buffers and remembered ids have
-    /// their final size.
+    /// Fills the queues, and makes half of the calls: after that, tables, buffers and remembered
+    /// ids have their final size.
     pub(super) fn warm_up(&mut self, counter: &mut Counter) -> Result<()> {
         self.lives_of(counter, 2).map(drop)
     }
 
-    /// Counts every figure once: its name, and instructions for each message.
+    /// Counts every figure once. Returns each name with its instructions per message.
     pub(super) fn round(&mut self, counter: &mut Counter) -> Result<Vec<(String, u64)>> {
         self.lives_of(counter, 1)
     }
 
-    /// Each kind of ids and size of call has its own queue, so that a push finds only remembered
-    /// ids of its own kind.
+    /// Counts what a call costs up to the end of each part.
+    pub(super) fn parts(&mut self, counter: &mut Counter) -> Result<Vec<(String, u64)>> {
+        let (_, calls) = SIZES[0];
+        self.open("dueq:{made-1}".to_owned())?;
+        let mut figures = Vec::new();
+        for (number, (name, sha)) in self.parts.clone().into_iter().enumerate() {
+            counter.count()?;
+            for _ in 0..calls {
+                let _: Value = self.evaluate(&sha, &format!("{}.5", self.now_ms), &[])?;
+            }
+            let name = format!("a call, part {}: {name}", number + 1);
+            figures.push((name, counter.count()? / calls as u64));
+        }
+        Ok(figures)
+    }
+
+    /// Counts each kind of ids and each size of call in its own queue, so that a push finds only
+    /// remembered ids of its kind.
     fn lives_of(&mut self, counter: &mut Counter, divisor: usize) -> Result<Vec<(String, u64)>> {
         let mut figures = Vec::new();
         for (ids, kind) in [(Ids::Made, "made"), (Ids::Chosen, "chosen")] {
@@ -197,7 +219,7 @@ impl Calls {
         Ok(figures)
     }
 
-    /// Continues with this queue; a new queue gets the waiting messages.
+    /// Switches to this queue. A new queue first gets the waiting messages.
     fn open(&mut self, base: String) -> Result<()> {
         self.base = base;
         let mut allow = redis::cmd("HSETNX");
@@ -215,7 +237,7 @@ impl Calls {
         for (name, value) in self.settings.iter().filter(|_| new) {
             let mut set = redis::cmd("HSET");
             set.arg(format!("{}:meta", self.base)).arg(name).arg(value);
-            // As configure does it: claims look for limits.
+            // Set the field as `configure` does: claims then look for limits.
             let () = set.arg("selective").arg("1").query(&mut self.connection)?;
         }
         for _ in 0..if new { WAITING / 1_000 } else { 0 } {
@@ -224,7 +246,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Instructions of so many calls: push due in an hour, push due at once, claim, ack.
+    /// The instructions of these calls: push due in an hour, push due at once, claim, ack.
     fn lives(
         &mut self,
         counter: &mut Counter,
@@ -258,7 +280,7 @@ impl Calls {
         Ok([later, at_once, claim, counter.count()?])
     }
 
-    /// `until` as the library sends it.
+    /// The argument `until`, as the library sends it.
     fn until(&mut self, ids: Ids, size: usize) -> String {
         let ms = self.now_ms + 10_000;
         match (self.until, ids) {
@@ -294,7 +316,7 @@ impl Calls {
         Ok(())
     }
 
-    /// The arguments that acknowledge its grant.
+    /// Claims, and returns the arguments that acknowledge the grant.
     fn claim(&mut self, size: usize) -> Result<Vec<String>> {
         self.made += 1;
         let token = format!("{:016}", self.made);
@@ -319,22 +341,31 @@ impl Calls {
 
     fn call(&mut self, verb: usize, words: &[String]) -> Result<Vec<Value>> {
         self.now_ms += STEP_MS;
-        let mut call = redis::cmd("EVALSHA");
-        call.arg(&self.shas[verb]).arg(KEYS.len());
-        for suffix in KEYS {
-            call.arg(format!("{}:{suffix}", self.base));
-        }
         let now = format!("{}.5", self.now_ms);
-        call.arg(match VERBS[verb] {
+        let now = match VERBS[verb] {
             "push" if self.has_map => format!("m{EPOCH} {now}"),
             _ => now,
-        });
-        call.arg(words);
-        call.query(&mut self.connection)
+        };
+        self.evaluate(&self.shas[verb].clone(), &now, words)
             .with_context(|| VERBS[verb])
     }
 
-    /// 22 characters like the library's ids; the first ones change seldom, as in a UUIDv7.
+    fn evaluate<T: redis::FromRedisValue>(
+        &mut self,
+        sha: &str,
+        now: &str,
+        words: &[String],
+    ) -> Result<T> {
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(sha).arg(KEYS.len());
+        for suffix in KEYS {
+            call.arg(format!("{}:{suffix}", self.base));
+        }
+        Ok(call.arg(now).arg(words).query(&mut self.connection)?)
+    }
+
+    /// A unique id of 22 characters like the library's: its first characters change rarely, as in a
+    /// UUIDv7.
     fn unique(&mut self) -> String {
         self.made += 1;
         let mixed = self.made.wrapping_mul(0x9E37_79B9_7F4A_7C15);

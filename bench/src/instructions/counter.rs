@@ -1,4 +1,4 @@
-//! A private server under callgrind.
+//! A private server that runs under callgrind.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use dueq_testkit::Server;
 
-/// The server's own work, kept small: one background task each second, no other thread.
+/// Options that keep the server's own work small: one background task each second, no other thread.
 const QUIET: [&str; 12] = [
     "--hz",
     "1",
@@ -25,7 +25,7 @@ const QUIET: [&str; 12] = [
     "noeviction",
 ];
 const CLUSTER: [&str; 2] = ["--cluster-enabled", "yes"];
-/// How long the server idles while its own work is counted.
+/// How long the server idles while the instructions of its own work are counted.
 const IDLE: Duration = Duration::from_secs(8);
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -35,7 +35,7 @@ pub(crate) struct Counter {
     wrapper: PathBuf,
     dumps: usize,
     since: Instant,
-    /// Instructions of the idle server each second.
+    /// The instructions per second of the idle server.
     idle: f64,
 }
 
@@ -61,8 +61,8 @@ impl Counter {
             std::process::id(),
             Instant::now()
         ));
-        // `exec`: the wrapper's process becomes the server, and writes its dumps to the server's
-        // folder.
+        // With `exec` the wrapper's process becomes the server, and writes its dumps to the
+        // server's folder.
         let quoted = program.display().to_string().replace('\'', r"'\''");
         let line = format!(
             "#!/bin/sh\nexec valgrind --tool=callgrind --trace-children=yes --callgrind-out-file=count '{quoted}' \"$@\"\n"
@@ -84,7 +84,7 @@ impl Counter {
         })
     }
 
-    /// Counts the server's own work with its present data: from now on `count` leaves that out.
+    /// Counts the server's own work with its present data. From now on `count` subtracts that.
     pub(crate) fn idle(&mut self) -> Result<()> {
         self.take()?;
         std::thread::sleep(IDLE);
@@ -99,7 +99,8 @@ impl Counter {
         Ok(connection)
     }
 
-    /// Instructions since the last count, without those of the idle server in that time.
+    /// The instructions since the last count, without those that the idle server executes in that
+    /// time.
     pub(crate) fn count(&mut self) -> Result<u64> {
         let (instructions, time) = self.take()?;
         Ok(instructions.saturating_sub((self.idle * time.as_secs_f64()) as u64))
@@ -158,7 +159,7 @@ fn total(dump: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_total_is_read_from_a_dump() {
+    fn total_is_read_from_a_callgrind_dump() {
         assert_eq!(
             super::total("events: Ir\n\nfn=(1)\n0 12\n\ntotals: 742854\n"),
             Some(742_854)

@@ -3,6 +3,7 @@
 
 mod calls;
 mod counter;
+mod parts;
 pub(crate) mod ticks;
 
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use crate::peers::systems::root;
 use calls::{Calls, Scripts};
 use counter::Counter;
 
-/// A figure may grow by this factor before a comparison fails.
+/// The largest ratio by which a figure may grow before a comparison fails.
 const MOST: f64 = 1.01;
 
 /// Instructions of Redis per message for push, claim and ack, counted by callgrind.
@@ -54,11 +55,11 @@ pub(crate) struct Arguments {
 
 #[derive(Serialize, Deserialize)]
 struct Counted {
-    /// Name and version of the server.
+    /// The name and version of the server.
     server: String,
     valgrind: String,
     date: String,
-    /// Instructions per message by figure.
+    /// The instructions per message, by figure.
     instructions: BTreeMap<String, u64>,
 }
 
@@ -118,7 +119,8 @@ fn count(scripts: &Scripts, arguments: &Arguments) -> Result<Counted> {
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     for round in 1..=rounds {
         eprintln!("counting, round {round} of {rounds}");
-        for (figure, instructions) in calls.round(&mut counter)? {
+        let figures = calls.round(&mut counter)?;
+        for (figure, instructions) in figures.into_iter().chain(calls.parts(&mut counter)?) {
             *sums.entry(figure).or_default() += instructions;
         }
     }
@@ -133,7 +135,8 @@ fn count(scripts: &Scripts, arguments: &Arguments) -> Result<Counted> {
     })
 }
 
-/// The figures above the limit, each with its ratio. A figure that only one side has is an error.
+/// The figures that have grown too much, each with its ratio. A figure that only one side has is an
+/// error.
 fn grown(counted: &Counted, before: &Counted) -> Result<Vec<String>> {
     if !counted.instructions.keys().eq(before.instructions.keys()) {
         bail!("the file has other figures than this run: save it again");
@@ -192,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_above_one_percent_is_named() {
+    fn figure_that_grew_by_over_one_percent_is_named() {
         let before = counted(&[("ack", 1_000), ("push", 1_000)]);
         assert_eq!(
             grown(&counted(&[("ack", 1_010), ("push", 1_011)]), &before).expect("alike"),

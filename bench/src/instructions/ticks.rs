@@ -1,5 +1,5 @@
-//! Instructions of Redis for a tick beside those for an ordinary message, counted by callgrind: a
-//! busy machine does not change these figures.
+//! Counts Redis's instructions for a tick and for an ordinary message, by callgrind: a busy machine
+//! does not change these figures.
 
 use std::path::PathBuf;
 
@@ -10,19 +10,26 @@ use redis::Value;
 
 use super::counter::Counter;
 
-/// How many calls are counted together.
+/// The number of calls that are counted together.
 const CALLS: u64 = 200;
 const BEGIN_MS: u64 = 1_800_000_000_000;
 /// The time between two fires, and between two messages.
 const STEP_MS: u64 = 1_000;
-/// Size of a large claim, and how many of these are counted.
+<<<<<<< HEAD
+/// Size of a large claim, at most the 64 timers that one takes; and how many of these are counted.
+const BATCH: usize = 60;
+/// Schedules that one call declares, at most.
+const DECLARE: usize = 24;
+=======
+/// The size of a large claim; below, how many of these are counted.
 const BATCH: usize = 100;
+>>>>>>> b847f9415976fc9f546e9a40f34b300920d771ae
 const ROUNDS: u64 = 10;
 const PAYLOAD: usize = 100;
-/// Instructions of a tick on top of a message, at most.
+/// The most instructions of a tick beyond those of a message.
 const MOST: u64 = 100_000;
 
-/// Instructions of one call each.
+/// The instructions of one call of each kind.
 #[derive(Debug, Clone, Copy)]
 struct Costs {
     claim: u64,
@@ -108,12 +115,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         report.figure(names[2], costs.claim_ready);
     }
     let [message, tick] = batches(&mut raw, &mut counter)?;
-    report.figure("claim of 100, a message", message);
-    report.figure("claim of 100, a tick of every", tick);
+    report.figure("claim of 60, a message", message);
+    report.figure("claim of 60, a tick of every", tick);
     report.print(arguments.json, arguments.strict)
 }
 
-/// Instructions for each message and each tick of a claim of a hundred.
+<<<<<<< HEAD
+/// Instructions for each message and each tick of a claim of many.
+=======
+/// The instructions per message, and per tick, of a claim of a hundred.
+>>>>>>> b847f9415976fc9f546e9a40f34b300920d771ae
 fn batches(raw: &mut Raw, counter: &mut Counter) -> Result<[u64; 2]> {
     let payload = "x".repeat(PAYLOAD);
     let names: Vec<_> = (0..BATCH).map(|number| format!("s{number}")).collect();
@@ -121,11 +132,13 @@ fn batches(raw: &mut Raw, counter: &mut Counter) -> Result<[u64; 2]> {
     for queue in queues {
         raw.allow_test_clock(queue)?;
     }
-    let mut words = vec!["set", "", ""];
-    for name in &names {
-        words.extend([&**name, "every=1000", "", "", "", &payload]);
+    for some in names.chunks(DECLARE) {
+        let mut words = vec!["set", "", ""];
+        for name in some {
+            words.extend([&**name, "every=1000", "", "", "", &payload]);
+        }
+        raw.call("schedule", queues[1], BEGIN_MS, &words)?;
     }
-    raw.call("schedule", queues[1], BEGIN_MS, &words)?;
     let mut costs = [0; 2];
     for round in 1..=ROUNDS {
         let now_ms = BEGIN_MS + round * STEP_MS;
@@ -186,7 +199,7 @@ fn count(raw: &mut Raw, counter: &mut Counter, kind: Kind, queue: &str) -> Resul
             }
             counter.count()?;
             if promotes {
-                // Each promote has one due entry, and each claim finds it in the ready list.
+                // Each promote has one due entry, so that each claim finds it on the ready list.
                 for number in 1..=calls {
                     now_ms = begin_ms + number * STEP_MS;
                     counter.count()?;

@@ -1,4 +1,4 @@
-//! A driver: the program of one system.
+//! Runs a driver, the program of one measured system.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 
 use dueq_testkit::process::status_bytes;
 
-/// A running driver, ended when it is dropped.
+/// A running driver process, ended on drop.
 pub(crate) struct Driver {
     child: Child,
     requests: ChildStdin,
@@ -64,7 +64,7 @@ impl Driver {
         serde_json::from_str(&reply).with_context(|| format!("not a reply: {reply}"))
     }
 
-    /// Resets the peak of its memory.
+    /// Resets the driver's peak memory.
     pub(crate) fn forget_peak(&self) -> Result<()> {
         Ok(std::fs::write(
             format!("/proc/{}/clear_refs", self.pid()?),
@@ -72,7 +72,7 @@ impl Driver {
         )?)
     }
 
-    /// Its peak resident memory since then, in bytes.
+    /// The driver's peak resident memory since the reset, in bytes.
     pub(crate) fn peak_bytes(&self) -> Result<u64> {
         status_bytes(self.pid()?, "VmHWM")
     }

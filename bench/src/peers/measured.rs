@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// Figures of several rounds.
+/// The values of one figure in several rounds.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
     rounds: Vec<f64>,
@@ -14,7 +14,7 @@ impl Figures {
         self.rounds.push(figure);
     }
 
-    /// An estimate, until there is a round.
+    /// Sets an estimate, which is used until a round has measured the figure.
     pub(crate) fn guess(&mut self, figure: f64) {
         self.guess = Some(figure);
     }
@@ -30,7 +30,7 @@ impl Figures {
         }
     }
 
-    /// The best estimate.
+    /// The best estimate so far.
     pub(crate) fn about(&self) -> f64 {
         self.median().or(self.guess).unwrap_or(1_000.0)
     }
@@ -46,7 +46,7 @@ impl Lateness {
         self.0.sort_unstable();
     }
 
-    /// The lateness in milliseconds that this share does not exceed.
+    /// The lateness in milliseconds that this share of all messages does not exceed.
     pub(crate) fn quantile_ms(&self, share: f64) -> Option<f64> {
         let rank = (share * self.0.len() as f64).ceil().max(1.0) as usize;
         self.0.get(rank - 1).map(|us| *us as f64 / 1_000.0)
@@ -88,13 +88,13 @@ pub(crate) struct Measured {
     pub(crate) burst_50k_s: Figures,
     pub(crate) bytes_per_message: Figures,
     pub(crate) client_peak_bytes: Figures,
-    /// At 1,000 messages a second.
+    /// The lateness at 1,000 messages a second.
     pub(crate) lateness: Lateness,
-    /// At 10 messages a second.
+    /// The lateness at 10 messages a second.
     pub(crate) lateness_10: Lateness,
-    /// Redis CPU per message by order of the pushes and number waiting.
+    /// Redis's CPU time per message, by the order of the pushes and the number of waiting messages.
     pub(crate) order_us: Vec<(String, u64, f64)>,
-    /// Pushed messages without a delivery yet: their number, due time and cost.
+    /// The pushed messages that are not delivered yet: their number, due time and cost so far.
     pub(crate) delayed: Option<(u64, u64, Option<f64>)>,
     pub(crate) failures: Vec<String>,
 }
@@ -146,7 +146,7 @@ impl Measured {
     }
 }
 
-/// Three decimals: no figure here is more precise.
+/// Rounds to three decimals, because no figure is more precise.
 fn rounded(figure: f64) -> f64 {
     (figure * 1_000.0).round() / 1_000.0
 }

@@ -1,4 +1,4 @@
-//! dueq beside other delay queues.
+//! Measures dueq beside other delay queues.
 
 pub(crate) mod driver;
 pub(crate) mod measured;

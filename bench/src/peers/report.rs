@@ -10,13 +10,13 @@ use super::systems::{KINDS, System};
 
 pub(crate) struct Report<'a> {
     systems: &'a [System],
-    /// The server of the systems that need a Redis.
+    /// The name and version of the Redis that the measured systems use.
     server: Option<String>,
     quick: bool,
     took: Duration,
 }
 
-/// A column: its title, its text, and whether more is better.
+/// A column of the table: its title, its text, and whether more is better.
 type Column = (&'static str, fn(&Measured) -> Option<f64>, bool);
 
 const COLUMNS: &[Column] = &[
@@ -145,7 +145,7 @@ impl<'a> Report<'a> {
         };
         let against = if others {
             let peers = self.systems.iter().filter(|system| system.kind.is_peer());
-            // A system that delivers early is not compared with.
+            // Ratios leave out systems that delivered early.
             let figures = peers
                 .filter_map(|system| figure(&system.measured))
                 .filter(|figure| *figure > 0.0);
@@ -161,8 +161,8 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Each kind has a measurement. A peer that fails in one workload was measured all the same: the
-/// failure is its figure.
+/// Whether each kind of figure was measured. If a peer fails in one workload, it still counts as
+/// measured: the failure is its figure.
 fn is_measured(measured: &Measured) -> bool {
     measured.push_c64_per_s.median().is_some()
         && measured.life_per_s.median().is_some()

@@ -1,4 +1,4 @@
-//! The servers of the systems.
+//! The servers that the measured systems use.
 
 use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ pub(crate) enum Server {
     Redis {
         url: String,
         connection: MultiplexedConnection,
-        /// Ends when this is dropped; absent for a server that the user runs.
+        /// Ends the server on drop; `None` for a server that the user runs.
         _private: Option<Box<dueq_testkit::Server>>,
     },
     Beanstalkd {
@@ -26,7 +26,7 @@ pub(crate) enum Server {
 }
 
 impl Server {
-    /// A Redis without persistence, otherwise with its default settings.
+    /// Starts a Redis without persistence, otherwise with default settings.
     pub(crate) async fn private() -> Result<Self> {
         Self::private_with(&[]).await
     }
@@ -42,7 +42,7 @@ impl Server {
         })
     }
 
-    /// A Redis that the user runs.
+    /// Connects to a Redis that the user runs.
     pub(crate) async fn watched(url: &str) -> Result<Self> {
         Ok(Self::Redis {
             url: url.to_owned(),
@@ -51,7 +51,7 @@ impl Server {
         })
     }
 
-    /// Refuses a server with data, because it is emptied repeatedly.
+    /// Refuses a server that contains data, because the measurements empty it repeatedly.
     pub(crate) async fn expect_empty(url: &str) -> Result<()> {
         let keys: u64 = redis::cmd("DBSIZE")
             .query_async(&mut connect(url).await?)
@@ -72,7 +72,7 @@ impl Server {
         })
     }
 
-    /// Its address in the form that a driver takes.
+    /// The address of the server, in the form that a driver accepts.
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Redis { url, .. } => url.clone(),
@@ -95,7 +95,7 @@ impl Server {
         Ok(versions.iter().find_map(found))
     }
 
-    /// Whether the table of a sorted set or hash is being moved to a larger one. Needs
+    /// Whether Redis is moving the table of a sorted set or hash to a larger one. Needs
     /// `enable-debug-command`.
     pub(crate) async fn is_rehashing(&mut self, key: &str) -> Result<bool> {
         let Self::Redis { connection, .. } = self else {
@@ -108,7 +108,7 @@ impl Server {
             .await;
         match told {
             Ok(told) => Ok(told.contains("rehashing target")),
-            // A small one has no table.
+            // A small key has no table.
             Err(error)
                 if error
                     .detail()
@@ -120,8 +120,8 @@ impl Server {
         }
     }
 
-    /// Reads by this command until it is not: reads of absent members, because each access moves a
-    /// part of the table.
+    /// Reads by this command until Redis has moved the table: each access moves a part of it. The
+    /// reads are of absent members.
     pub(crate) async fn end_rehashing(&mut self, read: &str, key: &str) -> Result<()> {
         let absent: Vec<_> = (0..1_000)
             .map(|number| format!("absent {number}"))
@@ -141,7 +141,7 @@ impl Server {
         Ok(())
     }
 
-    /// The processor time of the server so far, in microseconds; Redis only.
+    /// The server's CPU time so far, in microseconds; `None` if it is not a Redis.
     pub(crate) async fn cpu_us(&mut self) -> Result<Option<f64>> {
         let Some(info) = self.info("cpu").await? else {
             return Ok(None);
@@ -151,7 +151,7 @@ impl Server {
         ))
     }
 
-    /// The memory of its data. For Redis without the buffers of its clients, which vary.
+    /// The memory of the server's data. For Redis without the buffers of clients, which vary.
     pub(crate) async fn data_bytes(&mut self) -> Result<f64> {
         match self.info("memory").await? {
             Some(info) => Ok(number(&info, "used_memory")? - number(&info, "mem_clients_normal")?),
@@ -162,14 +162,14 @@ impl Server {
         }
     }
 
-    /// Removes all data; loaded scripts stay.
+    /// Removes all data, and keeps loaded scripts.
     pub(crate) async fn clear(&mut self) -> Result<()> {
         match self {
             Self::Redis { connection, .. } => {
                 let () = redis::cmd("FLUSHDB").query_async(connection).await?;
             }
             Self::Beanstalkd { address, child } => {
-                // A new process, so that it does not use memory that it had before.
+                // Start a new process, so that it does not reuse memory of the old one.
                 let port = address.rsplit_once(':').context("a port")?.1.parse()?;
                 child.kill()?;
                 child.wait()?;
@@ -179,7 +179,7 @@ impl Server {
         Ok(())
     }
 
-    /// The slowest commands since the start: the time of each in microseconds, and its beginning.
+    /// The slowest commands since the start: for each its time in microseconds, and its beginning.
     pub(crate) async fn slowest(&mut self, count: usize) -> Result<Vec<(u64, Vec<String>)>> {
         let Self::Redis { connection, .. } = self else {
             return Ok(Vec::new());
@@ -250,7 +250,7 @@ impl Drop for Server {
     }
 }
 
-/// Starts it and waits until it answers.
+/// Starts beanstalkd, and waits until it answers.
 fn start_beanstalkd(port: u16) -> Result<Child> {
     let fetched = root().join("target/peers/beanstalkd/usr/bin/beanstalkd");
     let program = if fetched.is_file() {
@@ -277,7 +277,7 @@ fn start_beanstalkd(port: u16) -> Result<Child> {
 }
 
 async fn connect(url: &str) -> Result<MultiplexedConnection> {
-    // Waits for slow commands: a busy server answers INFO late.
+    // Without a time limit, because slow commands come first: a busy server answers INFO late.
     let config =
         redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(120)));
     Ok(redis::Client::open(url)?
@@ -285,7 +285,7 @@ async fn connect(url: &str) -> Result<MultiplexedConnection> {
         .await?)
 }
 
-/// `p50=1.5,p99=3` as numbers by name.
+/// Parses `p50=1.5,p99=3` into numbers by name.
 fn percentiles(line: &str) -> BTreeMap<String, f64> {
     let pairs = line
         .trim()
@@ -296,7 +296,7 @@ fn percentiles(line: &str) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// A field of INFO.
+/// Parses a numeric field of INFO.
 pub(crate) fn number(info: &str, field: &str) -> Result<f64> {
     info.lines()
         .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))

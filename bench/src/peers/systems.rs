@@ -12,29 +12,29 @@ use super::measured::Measured;
 use super::server::Server;
 use super::workload::{Plan, Workload};
 
-/// Limit of a request: far more than the slowest needs.
+/// The time limit of a request: far more than the slowest one needs.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// How long a system is warmed up: some compile at run time.
+/// How long a system is warmed up, because some compile at run time.
 const WARM_UP: Duration = Duration::from_secs(3);
 
-/// The properties of a system.
+/// A kind of system that can be measured.
 pub(crate) struct Kind {
-    /// Its name in JSON, and that of its folder below bench/peers.
+    /// Its name in JSON, which is also the name of its folder below bench/peers.
     pub(crate) key: &'static str,
-    /// Whether a comparison needs it.
+    /// Whether a comparison must include it.
     pub(crate) required: bool,
-    /// How many messages may be due at once before its worker dies.
+    /// The number of messages due at once with which its worker still works.
     pub(crate) most_due: u64,
     place: Place,
 }
 
 enum Place {
-    /// A part of this program.
+    /// The driver is part of this program.
     Here,
-    /// As `Here`, with its own kind of server.
+    /// The driver is part of this program, and uses beanstalkd instead of Redis.
     HereOnBeanstalkd,
-    /// A program below bench/peers.
+    /// The driver is a program below bench/peers.
     Peer,
 }
 
@@ -102,12 +102,12 @@ pub(crate) const KINDS: &[Kind] = &[
 ];
 
 impl Kind {
-    /// Whether it is a peer: neither dueq nor the floor.
+    /// Whether the system is a peer: neither dueq nor the floor.
     pub(crate) fn is_peer(&self) -> bool {
         !matches!(self.place, Place::Here)
     }
 
-    /// Starts its driver, for the server at that address.
+    /// The command that starts the system's driver, for the server at that address.
     pub(crate) fn command(&self, address: &str) -> Result<Command> {
         let mut command = match self.place {
             Place::Here | Place::HereOnBeanstalkd => {
@@ -126,7 +126,7 @@ impl Kind {
     }
 }
 
-/// The systems of these names; all if there is none.
+/// The systems with these names; without names, all.
 pub(crate) fn chosen(only: &[String]) -> Result<Vec<&'static Kind>> {
     if let Some(unknown) = only
         .iter()
@@ -144,7 +144,7 @@ pub(crate) fn chosen(only: &[String]) -> Result<Vec<&'static Kind>> {
         .collect())
 }
 
-/// The repository.
+/// The root folder of the repository.
 pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -177,8 +177,8 @@ impl System {
         Ok(system)
     }
 
-    /// Goes through everything once: shows that it works, loads what is loaded once, and estimates
-    /// its speed.
+    /// Uses every workload once: that shows that the system works, loads what is loaded once, and
+    /// gives an estimate of its speed.
     async fn warm_up(&mut self) -> Result<()> {
         let start = Instant::now();
         while start.elapsed() < WARM_UP {
@@ -212,7 +212,7 @@ impl System {
         self.clear().await
     }
 
-    /// Empties its server.
+    /// Empties the system's server.
     pub(crate) async fn clear(&mut self) -> Result<()> {
         self.server.clear().await
     }
@@ -235,7 +235,7 @@ impl System {
         self.driver.ask(request, LIMIT).await
     }
 
-    /// Waits until so many are acknowledged; fails if they are not in time.
+    /// Waits until this number of messages is acknowledged; fails at the time limit.
     pub(crate) async fn drain(&mut self, n: u64, limit: Duration, late: bool) -> Result<Reply> {
         let limit_ms = u64::try_from(limit.as_millis())?;
         let reply = self.ask(&Request::Drain { n, limit_ms, late }).await?;
@@ -248,8 +248,8 @@ impl System {
         Ok(reply)
     }
 
-    /// Runs one stage of a workload. A failure is recorded and not repeated; a failed driver is
-    /// restarted.
+    /// Runs one stage of a workload. A failure is recorded, and the stage is not repeated; a failed
+    /// driver is restarted.
     pub(crate) async fn attempt(&mut self, workload: Workload, stage: usize, plan: &mut Plan) {
         let title = format!("{workload}: ");
         if self
@@ -278,12 +278,12 @@ impl System {
         }
     }
 
-    /// Resets the peak of the driver's memory.
+    /// Resets the driver's peak memory.
     pub(crate) fn forget_peak(&self) -> Result<()> {
         self.driver.forget_peak()
     }
 
-    /// The driver's peak memory since then, in bytes.
+    /// The driver's peak memory since the reset, in bytes.
     pub(crate) fn peak_bytes(&self) -> Result<u64> {
         self.driver.peak_bytes()
     }

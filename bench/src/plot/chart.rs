@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 420.0;
-/// Around the plot: left, top, right (for the names), bottom.
+/// The margins around the plot: left, top, right (for the names), bottom.
 const MARGIN: (f64, f64, f64, f64) = (70.0, 40.0, 150.0, 50.0);
-/// Distinguishable with colour blindness too: dashes from the second round on.
+/// Colours that can be told apart with colour blindness. After the last colour, lines are dashed.
 const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#555555",
 ];
@@ -29,12 +29,12 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// From zero on.
+    /// A linear axis from zero on.
     pub(super) fn linear(label: &'static str) -> Self {
         Self { label, log: false }
     }
 
-    /// By powers of ten.
+    /// A logarithmic axis, by powers of ten.
     pub(super) fn log(label: &'static str) -> Self {
         Self { label, log: true }
     }
@@ -78,7 +78,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// From 0 to 1.
+    /// The position of a value on the axis, from 0 to 1.
     fn place(&self, value: f64) -> f64 {
         let value = if self.log {
             value.max(f64::MIN_POSITIVE).log10()
@@ -101,7 +101,7 @@ impl Scale {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, so that there are four to ten steps.
+/// The step between ticks: 1, 2 or 5 times a power of ten, so that there are four to ten steps.
 fn step(most: f64) -> f64 {
     let power = 10_f64.powf((most.max(1e-9) / 4.0).log10().floor());
     [5.0, 2.0, 1.0]
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_stands_where_it_belongs() {
+    fn value_is_placed_by_its_scale() {
         let log = Axis::log("").scale([1.0, 100.0].into_iter());
         assert_eq!(
             [1.0, 10.0, 100.0, 0.0].map(|value| log.place(value)),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn charts_stand_one_below_the_other() {
+    fn stacked_charts_are_drawn_one_below_the_other() {
         let chart = || Chart {
             title: String::new(),
             x: Axis::linear("x"),

@@ -1,4 +1,4 @@
-//! SVG curves from the JSON that the other commands save.
+//! Draws SVG curves from the JSON that the other commands save.
 
 mod chart;
 mod soak;
@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Draws a report; returns the pictures.
+/// Draws the charts of a report; returns the paths of the pictures.
 pub(crate) fn draw(report: &Value, into: &Path) -> Result<Vec<PathBuf>> {
     fs::create_dir_all(into)?;
     let pictures: Vec<_> = match report["curve"].as_str() {
@@ -164,14 +164,14 @@ fn concurrency(report: &Value, key: &str, title: &str) -> Chart {
     }
 }
 
-/// The share of messages by lateness. Early messages are at the left edge.
+/// Draws the share of messages by lateness. Early messages are at the left edge.
 fn lateness(report: &Value, key: &str, title: &str) -> Chart {
     const LEAST_MS: f64 = 0.1;
     let systems = report.as_object().into_iter().flatten();
     let mut curves: Vec<_> = systems
         .filter_map(|(name, system)| Some((name, system[key]["curve"].as_array()?)))
         .collect();
-    // dueq first.
+    // The curve of dueq comes first, then the floor's.
     curves.sort_by_key(|(name, _)| (*name != "dueq", *name != "floor"));
     Chart {
         title: title.to_owned(),

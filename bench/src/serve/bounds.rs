@@ -1,5 +1,5 @@
-//! What a read costs Redis beside many waiting messages and queues: calls, the longest of them, and
-//! their time beside the same with few waiting.
+//! Measures what a read costs Redis with many waiting messages and queues: its calls, the longest
+//! of them, and their time compared with few waiting messages.
 
 use std::time::{Duration, Instant};
 
@@ -16,18 +16,19 @@ use super::judge::{Measured, judge};
 use super::process::{Process, thread_us};
 use dueq_testkit::report::Report;
 
-/// The other server has so many waiting messages.
+/// The number of messages that wait on the server for comparison.
 const FEW: u64 = 10_000;
-/// Each pass has a new process of `dueq serve`, so that nothing is remembered.
+/// The number of passes. Each has a new process of `dueq serve`, which has nothing cached.
 const PASSES: usize = 4;
 const ROUNDS: usize = 7;
-/// Shorter calls are not measured one by one, in microseconds: a log of each would cost more than they.
+/// The slowlog's threshold, in microseconds: logging each shorter call would cost more than the
+/// call.
 const SLOW_US: i64 = 500;
-/// How long a read is repeated in a round, and how often at least.
+/// How long a read is repeated in a round; below, the least number of repetitions.
 const ROUND: Duration = Duration::from_millis(40);
 const LEAST: u32 = 3;
 
-/// A server with its data.
+/// A Redis with its data, and the number of its queues.
 struct Side {
     redis: Server,
     control: MultiplexedConnection,
@@ -78,7 +79,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     Ok(())
 }
 
-/// The reads of the document, and the second page of each list.
+/// All reads of the OpenAPI document, and the second page of each list.
 async fn first_reads(arguments: &Arguments, side: &Side) -> Result<Vec<Measured>> {
     let serve = Process::serve(&arguments.dueq, &side.redis.url(), &[]).await?;
     let mut connection = serve.connection();
@@ -95,7 +96,7 @@ async fn first_reads(arguments: &Arguments, side: &Side) -> Result<Vec<Measured>
     Ok(found)
 }
 
-/// The address of a read on this server: that of a second page is in the first one.
+/// The address of a read on this server. That of a second page is read from the first page.
 async fn target(connection: &mut Connection, read: &Read) -> Result<Option<String>> {
     if !read.is_second_page {
         return Ok(Some(read.target.clone()));
@@ -104,7 +105,7 @@ async fn target(connection: &mut Connection, read: &Read) -> Result<Option<Strin
     Ok(first["next"].as_str().map(str::to_owned))
 }
 
-/// Counts the calls of each read once, by a new process: nothing is cached.
+/// Counts the calls of each read, made once by a new process that has nothing cached.
 async fn count(arguments: &Arguments, side: &Side, measured: &mut [Measured]) -> Result<()> {
     let serve = Process::serve(&arguments.dueq, &side.redis.url(), &[]).await?;
     let mut connection = serve.connection();
@@ -120,7 +121,8 @@ async fn count(arguments: &Arguments, side: &Side, measured: &mut [Measured]) ->
     Ok(())
 }
 
-/// Measures the longest call of each read, once more without MONITOR, which makes all calls slower.
+/// Measures the longest call of each read. It is done without MONITOR, which makes all calls
+/// slower.
 async fn longest(arguments: &Arguments, side: &mut Side, measured: &mut [Measured]) -> Result<()> {
     let serve = Process::serve(&arguments.dueq, &side.redis.url(), &[]).await?;
     let mut connection = serve.connection();
@@ -137,7 +139,7 @@ async fn longest(arguments: &Arguments, side: &mut Side, measured: &mut [Measure
     side.slowlog(-1).await
 }
 
-/// Opens the connections to Redis, and waits until the poller knows the queues.
+/// Opens the server's connections to Redis, and waits until its poller knows the queues.
 async fn warm(connection: &mut Connection) -> Result<()> {
     for target in [
         "/v1/queues".to_owned(),
@@ -149,8 +151,8 @@ async fn warm(connection: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-/// Measures the reads in turn on both servers. Both processes serve one queue, so that the poller asks
-/// once or twice a second.
+/// Measures the reads alternately on both servers. Both processes serve one queue only, so that the
+/// poller asks just once or twice a second.
 async fn time(arguments: &Arguments, sides: [&Side; 2], measured: &mut [Measured]) -> Result<()> {
     let mut timed = Vec::new();
     for side in sides {
@@ -182,8 +184,8 @@ async fn time(arguments: &Arguments, sides: [&Side; 2], measured: &mut [Measured
     Ok(())
 }
 
-/// The processor time of Redis for a read, in microseconds. The time by the clock would be longer
-/// where other programs use the processor.
+/// Redis's CPU time for a read, in microseconds. Wall time would be longer if other programs use
+/// the CPU.
 async fn redis_us(connection: &mut Connection, redis: u32, target: &str) -> Result<f64> {
     let (before, begin) = (thread_us(redis)?, Instant::now());
     let mut reads = 0;

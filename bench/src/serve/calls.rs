@@ -1,4 +1,4 @@
-//! Which calls a request makes, by MONITOR, and what they cost Redis, by INFO commandstats.
+//! Finds the Redis calls of a request by MONITOR, and their cost by INFO commandstats.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,17 +11,18 @@ use tokio::net::TcpStream;
 
 use crate::peers::systems::root;
 
-/// What a new connection says, and the loading of a script: once for a process, not for a request.
+/// Commands that open a connection or load a script: they are made once per process, not per
+/// request.
 const OF_CONNECTIONS: [&str; 6] = ["hello", "auth", "client", "select", "script", "echo"];
-/// The verb by which the poller asks for the counts of a queue.
+/// The verb by which the poller reads the counts of a queue.
 const ASKED: &str = "stats";
 
 /// A call, as MONITOR shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Call {
-    /// In lower case.
+    /// The command, in lower case.
     command: String,
-    /// The SHA-1 of a script, or the name of a function.
+    /// The first argument: the SHA-1 of a script, or the name of a function.
     first: String,
 }
 
@@ -31,25 +32,25 @@ pub(super) struct Monitor {
     control: MultiplexedConnection,
     marks: u64,
     marked: Instant,
-    /// The SHA-1 of the poller's script.
+    /// The SHA-1 of the script that the poller calls.
     asked: String,
 }
 
-/// The calls of one request.
+/// The number of calls of one request.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Calls {
-    /// Without those that the poller makes.
+    /// The calls without those that the poller makes, too.
     pub(super) own: usize,
-    /// Including those.
+    /// All calls, including those.
     pub(super) all: usize,
     pub(super) time: Duration,
 }
 
-/// How many calls the poller makes in a second at most.
+/// The most calls per second of the poller.
 const POLLED_PER_S: f64 = 105.0;
 
 impl Calls {
-    /// All calls without the most that the poller can have made.
+    /// The calls that remain after subtracting the most that the poller can have made.
     pub(super) fn unexplained(&self) -> usize {
         let polled = 1.0 + self.time.as_secs_f64() * POLLED_PER_S;
         self.all.saturating_sub(polled as usize)
@@ -89,7 +90,7 @@ impl Monitor {
             let line = self.lines.next_line().await?;
             let line = line.context("the server ended MONITOR")?;
             let Some(call) = call(&line)? else {
-                continue; // of a script
+                continue; // a script made the call
             };
             if call.command == "echo" && call.first == mark {
                 let before = std::mem::replace(&mut self.marked, Instant::now());
@@ -112,8 +113,8 @@ impl Call {
     }
 }
 
-/// The call of a line of MONITOR: `+TIME [DATABASE ADDRESS] "NAME" "ARGUMENT" ...`; `None` if a script
-/// made it.
+/// Parses a line of MONITOR: `+TIME [DATABASE ADDRESS] "NAME" "ARGUMENT" ...`. `None` if a script
+/// made the call.
 fn call(line: &str) -> Result<Option<Call>> {
     let Some((head, rest)) = line.split_once("] ") else {
         bail!("no line of MONITOR: {line}");
@@ -127,7 +128,7 @@ fn call(line: &str) -> Result<Option<Call>> {
     Ok(Some(Call { command, first }))
 }
 
-/// How many calls of each command the server has executed, and for how many microseconds.
+/// For each command: the number of calls that the server has executed, and their microseconds.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Usage(BTreeMap<String, (u64, u64)>);
 
@@ -159,8 +160,8 @@ impl Usage {
         Ok(Self(all))
     }
 
-    /// The microseconds of scripts and functions since `before`, and their number. What a script calls
-    /// is within its time.
+    /// The microseconds of scripts and functions since `before`, and their number. The time of a
+    /// script includes the commands that it calls.
     pub(super) fn of_scripts_since(&self, before: &Self) -> (u64, u64) {
         let names = ["evalsha", "evalsha_ro", "eval", "fcall", "fcall_ro"];
         let figures = |usage: &Self, name| usage.0.get(name).copied().unwrap_or_default();
@@ -171,7 +172,8 @@ impl Usage {
     }
 }
 
-/// The longest call since the last reset, in microseconds, by the slowlog. Its threshold must be 0.
+/// The longest call since the last reset, in microseconds, by the slowlog, whose threshold must be
+/// 0.
 pub(super) async fn longest_us(connection: &mut MultiplexedConnection) -> Result<u64> {
     let mut slowlog = redis::cmd("SLOWLOG");
     let entries: Vec<redis::Value> = slowlog.arg("GET").arg(-1).query_async(connection).await?;

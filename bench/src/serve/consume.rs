@@ -1,5 +1,5 @@
-//! Claims and settlements over HTTP beside a worker of the library and beside the floor, in turn on
-//! one Redis.
+//! Measures claims and settlements over HTTP, by a worker of the library, and on the floor,
+//! alternately on one Redis.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,17 +22,17 @@ use crate::curves::median;
 use crate::drive::floor::{Calls, id};
 use dueq_testkit::report::{Report, rounded};
 
-/// Consumers, each with a connection.
+/// The number of consumers, each with a connection.
 const CONSUMERS: usize = 8;
-/// Messages of a claim, and of a round.
+/// The number of messages of a claim; below, of a round.
 const BATCH: usize = 100;
 const MESSAGES: u64 = 20_000;
 const ROUNDS: usize = 5;
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
-/// Of one message, in microseconds.
+/// The cost of one message, in microseconds.
 struct Cost {
-    /// Processor time of the server over HTTP.
+    /// CPU time of the server of HTTP.
     cpu: f64,
     redis: f64,
     wall: f64,
@@ -64,7 +64,7 @@ impl Consumer {
         }
     }
 
-    /// Claims up to `max` messages, and waits for the first one.
+    /// Claims up to `max` messages; waits until there is one.
     pub(super) async fn claim(&mut self, max: usize, wait: Duration) -> Result<Vec<Value>> {
         let wait_ms = u64::try_from(wait.as_millis())?;
         let body = json!({ "max": max, "lease_ms": 60_000, "wait_ms": wait_ms });
@@ -113,7 +113,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
                 redis: each(dueq_testkit::process::cpu_us(redis.pid())? - of_redis),
                 wall: each(wall.as_secs_f64() * 1e6),
             };
-            // The first round opens connections and loads scripts.
+            // The first round is not counted: it opens connections and loads scripts.
             if round > 0 {
                 costs.push(cost);
             }

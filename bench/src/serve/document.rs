@@ -1,12 +1,12 @@
-//! The reads that the OpenAPI document describes, with parameters that find something.
+//! The reads in the OpenAPI document, with parameters for which they find something.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::fill::{MAIN, SCHEDULE};
 
-/// Parameters by name, of the path and of the query; several values with a bar between them, and none
-/// for one that is left out. `id` is a waiting message.
+/// Values for parameters in paths and queries, by name. A bar separates several values; an empty
+/// text means that the parameter is left out. `id` is that of a waiting message.
 pub(super) const KNOWN: [(&str, &str); 14] = [
     ("queue", MAIN),
     ("queues", MAIN),
@@ -24,12 +24,12 @@ pub(super) const KNOWN: [(&str, &str); 14] = [
     ("after", ""),
 ];
 
-/// A read.
+/// A read, with all its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Read {
-    /// The path of the document.
+    /// The path in the document, with placeholders.
     pub(super) route: String,
-    /// Its address; of a second page, that of the first one.
+    /// The address of the read. A read of a second page has the address of the first page here.
     pub(super) target: String,
     pub(super) is_second_page: bool,
 }
@@ -50,7 +50,7 @@ impl Read {
         }
     }
 
-    /// How reports name it.
+    /// The name of the read in reports.
     pub(super) fn name(&self) -> String {
         let which = if self.is_second_page {
             ", second page"
@@ -60,14 +60,15 @@ impl Read {
         format!("{}{which}", self.target)
     }
 
-    /// Whether its calls grow with the number of queues.
+    /// Whether the number of its calls grows with the number of queues.
     pub(super) fn is_search(&self) -> bool {
         self.route.ends_with("/search")
     }
 }
 
-/// All reads of the document. Each route is asked with its required parameters alone, and with all
-/// that are known or have a maximum; and for each word of a parameter that has several.
+/// All reads in the document. Each route is read with only its required parameters, and with all
+/// parameters that are known or have a maximum; and once for each word of a parameter that has
+/// words.
 pub(super) fn reads(document: &Value) -> Result<Vec<Read>> {
     let mut reads = Vec::new();
     for (route, item) in document["paths"].as_object().context("no paths")? {
@@ -99,7 +100,7 @@ pub(super) fn reads(document: &Value) -> Result<Vec<Read>> {
     Ok(reads)
 }
 
-/// The path with each combination of the words of its parameters.
+/// The path with each combination of values for its parameters.
 fn targets(document: &Value, path: &str, of_query: &[&Value], with_optional: bool) -> Vec<String> {
     let mut queries = vec![String::new()];
     for parameter in of_query {
@@ -127,7 +128,7 @@ fn targets(document: &Value, path: &str, of_query: &[&Value], with_optional: boo
         .collect()
 }
 
-/// The values to ask for.
+/// The values with which a parameter is tried.
 fn values(document: &Value, parameter: &Value, is_required: bool) -> Vec<String> {
     let name = parameter["name"].as_str().unwrap_or_default();
     if let Some(known) = known(name) {
@@ -143,14 +144,14 @@ fn values(document: &Value, parameter: &Value, is_required: bool) -> Vec<String>
             return vec![text];
         }
     }
-    // The largest page costs most. A time has a maximum too, which finds nothing.
+    // The largest page is the most expensive. The maximum of a time would find nothing.
     let most = text(&schema["maximum"]).filter(|_| !name.ends_with("ms"));
     most.or_else(|| is_required.then(|| "1".to_owned()))
         .into_iter()
         .collect()
 }
 
-/// The words that a schema allows, also one that allows null besides.
+/// The words that a schema allows, also if it allows null as well.
 fn words(document: &Value, schema: &Value) -> Option<Vec<String>> {
     if let Some(words) = schema["enum"].as_array() {
         return Some(words.iter().filter_map(text).collect());
@@ -191,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn new_routes_and_parameters_join_by_themselves() {
+    fn reads_include_new_routes_and_parameters() {
         let parameter = |name: &str, required: bool, schema: Value| json!({ "in": "query", "name": name, "required": required, "schema": schema });
         let document = json!({
             "components": { "schemas": { "State": { "enum": ["ready", "dead"] } } },

@@ -1,4 +1,4 @@
-//! The data of a run: a queue with many waiting messages, and small ones.
+//! Fills Redis for a run: one queue with many waiting messages, and many small queues.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,9 +14,9 @@ use dueq_testkit::scripts::{Raw, texts};
 
 /// The queue with the waiting messages.
 pub(super) const MAIN: &str = "main";
-/// A schedule of it.
+/// The name of a schedule in the main queue.
 pub(super) const SCHEDULE: &str = "nightly";
-/// Its messages in other states.
+/// The number of its dead messages; below, of those in other states.
 const DEAD: usize = 1_500;
 const LEASED: usize = 300;
 const READY: usize = 300;
@@ -24,15 +24,15 @@ const READY: usize = 300;
 const FROM_MS: u64 = 48 * 3_600_000;
 const SPREAD_MS: u64 = 24 * 3_600_000;
 const HOUR: Duration = Duration::from_secs(3_600);
-/// Items of a call, and calls of a pipeline.
+/// The items of a call; below, the calls of a pipeline.
 const ITEMS: u64 = 1_000;
 const CALLS: u64 = 8;
-/// Messages of a small queue.
+/// The number of messages of a small queue.
 const FEW: usize = 10;
 const PAYLOAD: usize = 100;
 const SEED: u64 = 1;
 
-/// Fills an empty server: `waiting` messages in one queue, and so many small queues.
+/// Fills an empty server: `waiting` messages in the main queue, and this number of small queues.
 pub(super) async fn fill(url: &str, waiting: u64, queues: u64) -> Result<()> {
     let server = url.to_owned();
     tokio::task::spawn_blocking(move || push_waiting(&server, waiting)).await??;
@@ -54,7 +54,8 @@ fn id(number: u64) -> String {
     format!("w{number:022}")
 }
 
-/// By the script itself: several times as fast as the library in a debug build.
+/// Pushes the waiting messages by the script itself: several times as fast as the library in a
+/// debug build.
 fn push_waiting(url: &str, waiting: u64) -> Result<()> {
     let mut raw = Raw::connect(url, None)?;
     let (mut random, payload) = (fastrand::Rng::with_seed(SEED), "x".repeat(PAYLOAD));
@@ -96,7 +97,7 @@ fn message(number: usize) -> Message {
     Message::new("x".repeat(PAYLOAD)).id(format!("m{number}"))
 }
 
-/// Dead and leased messages, and a schedule.
+/// Adds dead and leased messages, and a schedule.
 async fn other_states(queue: &Queue) -> Result<()> {
     for pushed in queue.push_many((0..DEAD + LEASED).map(message)).await {
         pushed?;
@@ -116,7 +117,7 @@ async fn other_states(queue: &Queue) -> Result<()> {
     while let Some(settled) = buried.join_next().await {
         ensure!(settled?? == SettleOutcome::Done, "a delivery was lost");
     }
-    // The leases must outlive the deliveries.
+    // Forget the deliveries, because dropping them would end their leases.
     leased.into_iter().for_each(std::mem::forget);
     let first = SystemTime::now() + 48 * HOUR;
     let schedule = Schedule::every(24 * HOUR).name(SCHEDULE).anchor(first);
@@ -124,10 +125,10 @@ async fn other_states(queue: &Queue) -> Result<()> {
     Ok(())
 }
 
-/// Ready messages: due ones that a leader has promoted, and nobody claims.
+/// Makes ready messages: due messages that a promote has moved, and no node claims.
 fn ready(url: &str) -> Result<()> {
     let mut raw = Raw::connect(url, None)?;
-    // A message that is due in this millisecond would stay where it is.
+    // A minute ago: a promote would leave a message that is due in this very millisecond.
     let due_ms = (unix_us() / 1_000 - 60_000).to_string();
     let mut words = vec![String::new()];
     for number in 0..READY {

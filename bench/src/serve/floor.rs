@@ -1,6 +1,6 @@
-//! The floor: axum handlers that store a message by one ZADD and one HSET, claim by a script of
-//! ZRANGEBYSCORE, ZREM and HMGET, and settle by HDEL. No callers are checked, a repeated push
-//! overwrites, and a claimed message that is not settled is lost.
+//! The floor of `serve`: axum handlers that store a message by one ZADD and one HSET, claim by a
+//! script of ZRANGEBYSCORE, ZREM and HMGET, and settle by HDEL. Callers are not authenticated, a
+//! repeated push overwrites, and a claimed message that is not settled is lost.
 
 use anyhow::Result;
 use axum::extract::{Path, State};
@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use super::fill::MAIN;
 use crate::drive::floor::Calls;
 
-/// As many as the library's pool has.
+/// The number of connections, equal to that of the library's pool.
 const CONNECTIONS: usize = 8;
-/// What the body of the benchmark says in words.
+/// The delay that the body of the benchmark states in words.
 const DELAY_MS: u64 = 48 * 3_600_000;
 
 #[derive(clap::Args)]
@@ -30,10 +30,10 @@ pub(crate) struct Arguments {
     shared: bool,
 }
 
-/// The connections.
+/// The connections to Redis.
 #[derive(Clone)]
 enum Store {
-    /// A request has a connection for itself.
+    /// Each request gets a connection of its own.
     Pool(Pool),
     Shared(MultiplexedConnection),
 }

@@ -1,4 +1,4 @@
-//! A client of HTTP/1.1 that costs little: one connection, one request at a time.
+//! A cheap client of HTTP/1.1: one connection, one request at a time.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 pub(super) struct Connection {
     address: SocketAddr,
     stream: Option<TcpStream>,
-    /// What was read and not yet used.
+    /// Bytes that were read and not used yet.
     read: Vec<u8>,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
 }
 
-/// What the head of a response says.
+/// The parsed head of a response.
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
     status: u16,
@@ -34,7 +34,7 @@ struct Head {
 }
 
 impl Connection {
-    /// Connects with the first request.
+    /// A connection that is opened by the first request.
     pub(super) fn new(address: SocketAddr) -> Self {
         Self {
             address,
@@ -66,8 +66,8 @@ impl Connection {
         head.into_bytes()
     }
 
-    /// Sends these bytes, a whole request, and reads the response. Of a stream of events it reads the
-    /// first one, and closes the connection.
+    /// Sends a whole request, and reads the response. Of a stream of events it reads the first
+    /// event, and then closes the connection.
     pub(super) async fn send(&mut self, request: &[u8]) -> Result<Answer> {
         self.write(request).await?;
         self.answer().await
@@ -115,7 +115,7 @@ impl Connection {
         Ok(Answer { status, body })
     }
 
-    /// Reads what comes, and drops it.
+    /// Reads what arrives, and drops it.
     pub(super) async fn follow(&mut self) -> Result<()> {
         self.read.clear();
         self.more().await
@@ -149,7 +149,7 @@ impl Answer {
         )
     }
 
-    /// Refuses any other status.
+    /// Fails if the response has another status.
     pub(super) fn expect(self, statuses: &[u16]) -> Result<Self> {
         ensure!(statuses.contains(&self.status), "{}", self.text());
         Ok(self)

@@ -1,4 +1,4 @@
-//! Judges the reads.
+//! Judges the cost of the reads.
 
 use std::collections::BTreeMap;
 
@@ -9,26 +9,30 @@ use super::document::Read;
 use crate::curves::median;
 use dueq_testkit::report::{Report, rounded};
 
-/// Calls of a request, at most.
+/// The most calls of a request.
 const MOST_CALLS: usize = 8;
-/// The longest call, at most.
+/// What a search reads in each queue: five plain commands. One queue of the benchmark has the id, which
+/// costs a script.
+const SEARCH_CALLS: usize = 5;
+/// The longest allowed call, in microseconds.
 const MOST_US: u64 = 5_000;
-/// The time beside a hundred times as many waiting messages, in times of that beside few. A read that grows with what
-/// waits would cost ten times or more; one that does not was seen at 1.64, for the messages it reads are in no cache.
+/// The largest ratio of a read's time with a hundred times as many waiting messages to its time
+/// with few. A read whose cost grows with the waiting messages would have ten or more. Up to 1.64
+/// was seen without such growth, because the messages are not in the CPU's cache.
 const MOST_RATIO: f64 = 3.0;
-/// Times differ by this much without a cause.
+/// Times may differ by this much without a reason.
 const SLACK_US: f64 = 10.0;
 
-/// A read, and what it cost.
+/// A read, and its measured cost.
 pub(super) struct Measured {
     pub(super) read: Read,
     status: u16,
-    /// Of each pass, without those of the poller.
+    /// For each pass: the calls without those of the poller.
     own: Vec<usize>,
-    /// Including those, without the most that the poller can have made.
+    /// For each pass: all calls, minus the most that the poller can have made.
     unexplained: Vec<usize>,
     longest_us: Vec<u64>,
-    /// Of each round: with many waiting messages, and with few.
+    /// For each round: the time with many waiting messages, and with few.
     times: Vec<(f64, f64)>,
 }
 
@@ -57,20 +61,21 @@ impl Measured {
         self.times.push((many_us, few_us));
     }
 
-    /// The most calls of a pass: without those of the poller; or with them, without the most that it
-    /// can have made, which finds a request that makes such calls itself.
+    /// The most calls of a pass: without calls like the poller's; or with them, minus the most that
+    /// the poller can have made. The latter finds a request that itself makes calls like the
+    /// poller's.
     fn calls(&self) -> usize {
         let own = self.own.iter().max().copied().unwrap_or(0);
         own.max(middle(&self.unexplained).unwrap_or(0))
     }
 
-    /// The longest call, in the pass in which it was shortest: other programs on the machine can only
-    /// make a call longer.
+    /// The longest call, of the pass in which it was shortest: other programs on the machine can
+    /// only make a call longer.
     fn longest_us(&self) -> u64 {
         self.longest_us.iter().min().copied().unwrap_or(0)
     }
 
-    /// The medians.
+    /// The median times with many and with few waiting messages.
     fn us(&self) -> (f64, f64) {
         let of = |side: fn(&(f64, f64)) -> f64| {
             let mut times: Vec<_> = self.times.iter().map(side).collect();
@@ -133,6 +138,7 @@ pub(super) fn judge(report: &mut Report, measured: &[Measured], queues: u64) {
         MOST_CALLS,
     );
     let of_search = usize::try_from(queues.min(1_000)).unwrap_or(usize::MAX);
+    let of_search = of_search.saturating_mul(SEARCH_CALLS) + 1;
     at_most(
         report,
         "calls of a search",
@@ -172,7 +178,7 @@ pub(super) fn judge(report: &mut Report, measured: &[Measured], queues: u64) {
     );
 }
 
-/// A rule for the largest figure of all reads.
+/// Adds a rule about the largest value of a figure among all reads.
 fn at_most<T: Ord + Copy + std::fmt::Display>(
     report: &mut Report,
     name: &'static str,
@@ -194,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    /// Passes of a millisecond each.
+    /// A read with passes of one millisecond each.
     fn measured(
         route: &str,
         calls: &[(usize, usize)],
@@ -226,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bound_fails_alone() {
+    fn each_bound_fails_a_read_that_exceeds_only_it() {
         let good = || {
             measured(
                 "/v1/queues",
@@ -235,7 +241,7 @@ mod tests {
                 &[(610.0, 200.0), (9e9, 1.0), (610.0, 200.0)],
             )
         };
-        let search = || measured("/v1/search", &[(100, 101); 3], 9, &[]);
+        let search = || measured("/v1/search", &[(501, 502); 3], 9, &[]);
         assert_eq!(failures(&[good(), search()]), "");
         let many = measured("/v1/x", &[(1, 1), (9, 9), (1, 1)], 9, &[]);
         assert!(failures(&[search(), many]).contains("calls of a read is 9 (/v1/x)"));
@@ -245,7 +251,7 @@ mod tests {
         assert!(failures(&[search(), long]).contains("longest call"));
         let slow = measured("/v1/x", &[(1, 1); 3], 9, &[(611.0, 200.0); 3]);
         assert!(failures(&[search(), slow]).contains("slower"));
-        let wide = measured("/v1/search", &[(102, 102); 3], 9, &[]);
+        let wide = measured("/v1/search", &[(503, 503); 3], 9, &[]);
         assert!(failures(&[good(), wide]).contains("calls of a search"));
         assert!(failures(&[good()]).contains("no read"));
         let mut unread = good();

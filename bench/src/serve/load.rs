@@ -1,4 +1,4 @@
-//! Requests that change something: single pushes from several connections, and bodies of lines.
+//! Requests that change something: single pushes on several connections, and bodies of lines.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ pub(super) fn body() -> String {
     )
 }
 
-/// Pushes so many messages one by one, on these many connections at once, and returns the time.
-/// `method` is PUT under an id of its own, or POST without one.
+/// Pushes this number of messages singly, on this number of connections, and returns the time.
+/// `method` is PUT with the message's own id, or POST without an id.
 pub(super) async fn pushes(
     address: SocketAddr,
     connections: usize,
@@ -58,7 +58,7 @@ pub(super) async fn pushes(
     Ok(begin.elapsed())
 }
 
-/// Sends large bodies to one address.
+/// A client that sends large bodies to one address.
 pub(super) struct Bodies {
     address: SocketAddr,
     target: &'static str,

@@ -1,5 +1,4 @@
-//! The memory of `dueq serve` while no body is under way, after bodies and connections have come and
-//! gone.
+//! Measures the memory of `dueq serve` while no request runs, after many bodies and connections.
 
 use std::time::Duration;
 
@@ -14,22 +13,23 @@ use super::process::Process;
 use dueq_testkit::report::Report;
 
 const CYCLES: usize = 4;
-/// Single pushes of a cycle.
+/// The single pushes of a cycle.
 const PUSHES: u64 = 20_000;
 /// Connections that are open at once. 1,024 is the default limit.
 const CONNECTIONS: usize = 1_000;
-/// Streamed bodies of a cycle, together 256 MiB.
+/// The streamed bodies of a cycle, 256 MiB in all.
 const STREAMED: usize = 16;
 const STREAMED_BYTES: usize = 16 << 20;
-/// Whole bodies of a cycle, which are in memory at once.
+/// The unstreamed bodies of a cycle, which are in memory at once.
 const WHOLE: usize = 8;
 const WHOLE_BYTES: usize = 15 << 20;
-/// Different ids of the streamed lines: Redis need not hold 256 MiB.
+/// The number of different ids in the streamed lines; few, so that Redis need not hold 256 MiB.
 const IDS: usize = 1_000;
-/// Until the allocator of the program has returned what is free: it keeps it for 10 s.
+/// How long to wait until the program's allocator has returned free memory, which it keeps for 10
+/// s.
 const SETTLING: Duration = Duration::from_secs(15);
 const MOST_BYTES: u64 = 64 << 20;
-/// Growth from the second cycle to the last, at most.
+/// The largest allowed ratio of the last cycle's memory to the second's.
 const MOST_GROWTH: f64 = 1.1;
 
 pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()> {
@@ -74,7 +74,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     Ok(())
 }
 
-/// Lines with ids that repeat.
+/// Lines whose ids repeat.
 fn lines(line: &str, bytes: usize) -> Vec<u8> {
     let mut body = String::new();
     for number in (0..IDS).cycle() {
@@ -97,7 +97,7 @@ async fn connections(serve: &Process) -> Result<Vec<Connection>> {
     Ok(open)
 }
 
-/// Sends a body so many times at once.
+/// Sends a body this number of times concurrently.
 async fn all(serve: &Process, times: usize, media: &'static str, body: &[u8]) -> Result<()> {
     let mut requests = JoinSet::new();
     for _ in 0..times {
@@ -106,7 +106,7 @@ async fn all(serve: &Process, times: usize, media: &'static str, body: &[u8]) ->
         requests.spawn(async move { bodies.send(&body).await });
     }
     while let Some(answer) = requests.join_next().await {
-        // A payload above the queue's limit is refused after it was read.
+        // A payload above the queue's limit is refused only after it was read.
         answer??.expect(&[200, 201, 400, 413])?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What `dueq serve` costs: Redis, the processor and memory, beside the library and beside a floor.
+//! Measures what `dueq serve` costs: Redis, CPU and memory, compared with the library and a floor.
 
 mod bounds;
 mod calls;
@@ -101,7 +101,7 @@ async fn all(arguments: &Arguments) -> Result<()> {
             Scenario::Poll => poll::run(arguments, &mut report).await,
         };
         if result.is_err() {
-            println!("{}", report.table()); // of the scenarios before
+            println!("{}", report.table()); // the table of the scenarios before the failed one
         }
         result.with_context(|| scenario.name())?;
     }

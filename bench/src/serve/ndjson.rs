@@ -1,4 +1,4 @@
-//! Lines over HTTP beside `push_many` of the library, in turn on one Redis.
+//! Measures pushes of lines over HTTP and `push_many` of the library, alternately on one Redis.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use dueq_testkit::report::{Report, rounded};
 
 const LINES: usize = 200_000;
 const ROUNDS: usize = 5;
-/// Lines a second, in times of the library's messages a second.
+/// The least ratio of lines per second to the library's messages per second.
 const LEAST_RATIO: f64 = 0.6;
 
 pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()> {
@@ -40,7 +40,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
         ensure!(answer["created"] == LINES, "{answer}");
         let of_serve = (serve.cpu_us()? - before) / LINES as f64;
         let library = library(&queue).await?;
-        // The first round opens connections and loads scripts.
+        // The first round is not counted: it opens connections and loads scripts.
         if round > 0 {
             by_http.push(http);
             by_library.push(library);
@@ -52,7 +52,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     Ok(())
 }
 
-/// Messages a second by `push_many`.
+/// Messages per second that the library pushes by `push_many`.
 async fn library(queue: &Queue) -> Result<f64> {
     let due = Duration::from_secs(48 * 3_600);
     let message = |_| Message::new("x".repeat(100)).due(due);
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_at_least_six_tenths_as_fast() {
+    fn lines_need_six_tenths_of_the_librarys_speed() {
         let missed = |by_http: &[f64]| {
             let mut report = Report::default();
             report.scenario("ndjson");

@@ -1,4 +1,4 @@
-//! Long polls beside a worker of the library, in the same run: how late each receives messages.
+//! Measures the lateness of long polls and of a worker of the library in one run.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,17 +20,17 @@ const POLLED: &str = "polled";
 const WORKED: &str = "worked";
 const PER_S: u64 = 100;
 const SECONDS: u64 = 20;
-/// Those of the first second open connections.
+/// The number of messages in the first second, which are not counted: they open connections.
 const WARM_UP: u64 = PER_S;
 const AHEAD_MS: u64 = 1_000;
-/// Consumers over HTTP: while one settles, others wait for messages.
+/// The number of consumers over HTTP: while one settles, others wait for messages.
 const CONSUMERS: usize = 4;
 const MAX: usize = 16;
 const WAIT: Duration = Duration::from_secs(2);
-/// More lateness than the worker's, at the median.
+/// The most by which the median lateness may exceed the worker's.
 const MOST_MORE_US: u64 = 2_000;
 
-/// How late messages came, in microseconds.
+/// The lateness of each message, in microseconds.
 type Lateness = Arc<Mutex<Vec<u64>>>;
 
 pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()> {
@@ -76,7 +76,7 @@ fn taken(lateness: &Lateness) -> Vec<u64> {
     std::mem::take(&mut *lateness.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Pushes to both queues in turn.
+/// Pushes alternately to both queues.
 async fn push(queues: &[Queue; 2]) -> Result<()> {
     let mut ticks = interval(Duration::from_secs(1) / PER_S as u32);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
@@ -97,7 +97,7 @@ async fn poll(address: SocketAddr, lateness: Lateness) -> Result<()> {
     let mut consumer = Consumer::new(address, POLLED);
     loop {
         let deliveries = match consumer.claim(MAX, WAIT).await {
-            // Its first push creates the queue.
+            // The first push creates the queue.
             Err(error) if error.to_string().contains("no_such_queue") => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_second_does_not_count() {
+    fn lateness_of_the_first_second_is_not_counted() {
         let missed = |late: u64| {
             let late = [vec![9_000_000; WARM_UP as usize], vec![late; 9]].concat();
             let worker = [vec![0; WARM_UP as usize], vec![500; 9]].concat();

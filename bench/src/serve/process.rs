@@ -1,4 +1,4 @@
-//! A running `dueq serve`.
+//! Runs a process of `dueq serve`.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,7 +11,7 @@ use tokio::process::{Child, Command};
 use super::http::Connection;
 use dueq_testkit::process::{cpu_us, status_bytes};
 
-/// A server process. Drop kills it.
+/// A server process, killed on drop.
 pub(super) struct Process {
     pub(super) address: SocketAddr,
     pid: u32,
@@ -19,7 +19,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// `dueq serve` on a free port, with further arguments.
+    /// Starts `dueq serve` on a free port, with further arguments.
     pub(super) async fn serve(dueq: &Path, redis: &str, arguments: &[&str]) -> Result<Self> {
         let mut command = Command::new(dueq);
         command
@@ -32,7 +32,7 @@ impl Process {
             .with_context(|| format!("{}: {hint}", dueq.display()))
     }
 
-    /// A program that prints a line with `http://ADDRESS` when it listens.
+    /// Starts a program that prints a line with `http://ADDRESS` once it listens.
     pub(super) async fn start(mut command: Command) -> Result<Self> {
         command.stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.kill_on_drop(true).spawn()?;
@@ -46,7 +46,7 @@ impl Process {
                 break address;
             }
         };
-        // It must not wait for somebody who reads its output.
+        // Keep reading its output, so that a full pipe does not block it.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Ok(Self {
             address,
@@ -59,19 +59,19 @@ impl Process {
         Connection::new(self.address)
     }
 
-    /// Its processor time so far, in microseconds.
+    /// The CPU time of the process so far, in microseconds.
     pub(super) fn cpu_us(&self) -> Result<f64> {
         cpu_us(self.pid)
     }
 
-    /// Its resident memory.
+    /// The resident memory of the process.
     pub(super) fn memory_bytes(&self) -> Result<u64> {
         status_bytes(self.pid, "VmRSS")
     }
 }
 
-/// The processor time of the main thread of a process so far, in microseconds. Redis executes all
-/// calls on it.
+/// The CPU time of a process's main thread so far, in microseconds. Redis executes all calls on its
+/// main thread.
 pub(super) fn thread_us(pid: u32) -> Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
     let ns = stat.split_whitespace().next().context("no figures")?;
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn address_is_found_in_the_first_line() {
+    fn address_is_read_from_the_line_that_a_server_prints() {
         let line = "listening on http://127.0.0.1:8377; Ctrl-C stops";
         assert_eq!(address(line), "127.0.0.1:8377".parse().ok());
         assert_eq!(address("http://127.0.0.1:1"), "127.0.0.1:1".parse().ok());

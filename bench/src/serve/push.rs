@@ -1,5 +1,5 @@
-//! Single pushes over HTTP beside the floor, in turn on one Redis: processor time of both, and of
-//! Redis.
+//! Measures single pushes over HTTP and on the floor, alternately on one Redis: CPU time of both
+//! servers and of Redis.
 
 use anyhow::{Context, Result};
 use dueq::{Client, Message};
@@ -17,13 +17,14 @@ use crate::curves::median;
 use dueq_testkit::report::{Report, rounded};
 
 const CONNECTIONS: usize = 64;
-/// Pushes of a round, for each.
+/// The number of pushes of a round, for each side.
 const PUSHES: u64 = 20_000;
 const ROUNDS: usize = 5;
-/// Processor time of a push, in times of the floor's.
+/// The largest allowed ratio of a push's CPU time to the floor's.
 const MOST_RATIO: f64 = 2.0;
 
-/// What is measured. The floor has a pool of connections, and besides one for all requests, which costs it less.
+/// What is measured. The floor is measured with a pool of connections, and with one shared
+/// connection, which costs it less.
 const ROWS: [&str; 6] = [
     "PUT",
     "POST",
@@ -33,14 +34,14 @@ const ROWS: [&str; 6] = [
     "library",
 ];
 
-/// Of one push, in microseconds.
+/// The cost of one push, in microseconds.
 #[derive(Debug, Clone, Copy)]
 struct Cost {
-    /// Processor time of the server over HTTP.
+    /// CPU time of the server of HTTP.
     cpu: f64,
-    /// Processor time of Redis.
+    /// CPU time of Redis.
     redis: f64,
-    /// The time of the round, for each push.
+    /// The wall time of the round divided by its pushes.
     wall: f64,
 }
 
@@ -76,7 +77,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
                 redis: each(dueq_testkit::process::cpu_us(redis.pid())? - of_redis),
                 wall: each(wall.as_secs_f64() * 1e6),
             };
-            // The first round opens connections and loads scripts.
+            // The first round is not counted: it opens connections and loads scripts.
             if round > 0 {
                 costs.push(cost);
             }
@@ -86,14 +87,14 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     Ok(())
 }
 
-/// The floor, as a process of this program.
+/// Starts the floor, which is a hidden subcommand of this program.
 pub(super) async fn floor_of(url: &str, arguments: &[&str]) -> Result<Process> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["serve-floor", url]).args(arguments);
     Process::start(command).await.context("the floor")
 }
 
-/// As many pushes at once, without HTTP.
+/// Pushes by the library, with as many calls in flight as over HTTP.
 async fn by_library(client: &Client) -> Result<std::time::Duration> {
     let queue = client.queue(MAIN)?;
     let (begin, mut tasks) = (Instant::now(), JoinSet::new());
@@ -141,7 +142,7 @@ fn judge(report: &mut Report, rows: &[(&'static str, Vec<Cost>); 6]) {
             &rows[4].1,
         ),
     ] {
-        // In each round the machine is as fast for both.
+        // Ratios within a round, because the machine then has one speed for both sides.
         let mut ratios: Vec<_> = ours
             .iter()
             .zip(floor)

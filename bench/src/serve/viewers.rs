@@ -1,4 +1,4 @@
-//! A hundred viewers beside one: what they cost Redis.
+//! Measures what a hundred viewers cost Redis, compared with one.
 
 use std::time::Duration;
 
@@ -16,18 +16,19 @@ use crate::curves::median;
 use dueq_testkit::report::{Report, rounded};
 
 const VIEWERS: u64 = 100;
-/// Each viewer follows so many queues, and reads the list and the metrics each second.
+/// The number of queues that each viewer follows, while it reads the list and the metrics each
+/// second.
 const FOLLOWED: u64 = 20;
 const WAITING: u64 = 10_000;
 const QUEUES: u64 = 999;
 const ROUNDS: usize = 3;
-/// Until the poller has asked every queue since its pause, at 100 a second.
+/// How long to wait until the poller has asked every queue since its pause, at 100 a second.
 const SETTLING: Duration = Duration::from_secs(12);
 const PHASE: Duration = Duration::from_secs(6);
-/// Calls of Redis with all viewers, in times of those with one.
+/// The largest allowed ratio of Redis calls with all viewers to those with one.
 const MOST_RATIO: f64 = 1.1;
 
-/// Of a second: calls of scripts, their microseconds, and the processor time of Redis.
+/// The cost of a second: script calls, their microseconds, and Redis's CPU time.
 #[derive(Debug, Clone, Copy)]
 struct Cost {
     calls: f64,
@@ -40,7 +41,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     let redis = Server::start(&[])?;
     fill(&redis.url(), WAITING, QUEUES).await?;
     let serve = Process::serve(&arguments.dueq, &redis.url(), &[]).await?;
-    // The first viewer stays: without one the poller pauses.
+    // The first viewer stays, because the poller pauses without any viewer.
     let mut first = views(&serve, 0..1);
     tokio::time::sleep(SETTLING).await;
     let (mut one, mut all) = (Vec::new(), Vec::new());
@@ -55,14 +56,14 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     Ok(())
 }
 
-/// Viewers, each a page in a browser. They end with the set.
+/// Starts viewers, each like a page in a browser. They end when the set is dropped.
 fn views(serve: &Process, numbers: std::ops::Range<u64>) -> JoinSet<Result<()>> {
     numbers
         .map(|number| view(serve.connection(), serve.connection(), number))
         .collect()
 }
 
-/// Follows some queues, each viewer others, and reads the list and the metrics each second.
+/// Follows some queues, for each viewer others, and reads the list and the metrics each second.
 async fn view(mut events: Connection, mut pages: Connection, number: u64) -> Result<()> {
     let names =
         (0..FOLLOWED).map(|queue| format!("small-{:04}", (number * FOLLOWED + queue) % QUEUES));
@@ -82,7 +83,7 @@ async fn view(mut events: Connection, mut pages: Connection, number: u64) -> Res
     }
 }
 
-/// What Redis does for some seconds, while these viewers look.
+/// Measures Redis for some seconds, while these viewers look.
 async fn cost(redis: &Server, viewers: &mut JoinSet<Result<()>>) -> Result<Cost> {
     let mut control = cluster::connection(redis.port()).await?;
     let (begin, cpu) = (Instant::now(), dueq_testkit::process::cpu_us(redis.pid())?);
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_a_rule_and_times_are_goals() {
+    fn report_has_calls_as_a_rule_and_times_as_goals() {
         let cost = |calls, us| Cost {
             calls,
             us,

@@ -1,4 +1,4 @@
-//! The workloads.
+//! The workloads of the wheel.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -7,21 +7,21 @@ use dueq::wheel::{Key, Wheel};
 use fastrand::Rng;
 use rustix::time::{ClockId, clock_gettime};
 
-/// All begin at an odd moment, so that no aligned start helps.
+/// The time at which all workloads begin. It is odd, so that no aligned start makes them faster.
 const START: u64 = 1_234_567;
-/// Timers are due up to so many milliseconds later.
+/// The longest delay of a timer, in milliseconds.
 const HORIZON: u64 = 30_000;
-/// A connection receives a packet this often.
+/// The interval at which a connection receives a packet.
 const PACKETS_EVERY: u64 = 20_000;
-/// The clock advances in steps while timers are reset.
+/// The step by which the clock advances while timers are reset.
 const RESET_STEP: u64 = 100;
 const LOOKS: usize = 1_000_000;
 const SPARSE: usize = 10;
 const MONTH: u64 = 30 * 86_400_000;
-/// Entries touched by a bounded call at most.
+/// The most entries that one bounded call may touch.
 const WORK: usize = 1_000;
 
-/// How much of it.
+/// How much work a workload does.
 #[derive(Clone, Copy)]
 pub(super) struct Size {
     pub(super) timers: usize,
@@ -41,7 +41,7 @@ pub(super) struct Sample {
     pub(super) worst_bounded_call_ms: f64,
 }
 
-/// The value of a timer.
+/// A value that a timer carries.
 pub(super) trait Payload {
     fn of(number: u64) -> Self;
 }
@@ -58,7 +58,7 @@ impl Payload for Box<u64> {
     }
 }
 
-/// The processor time of this thread since a start: other work of this machine does not count.
+/// The CPU time of this thread since a start: other work on the machine does not count.
 #[derive(Clone, Copy)]
 struct Stopwatch(Duration);
 
@@ -75,7 +75,7 @@ impl Stopwatch {
         Self::start().0.saturating_sub(self.0).as_secs_f64()
     }
 
-    /// Nanoseconds for each of so many.
+    /// The time divided by `count`, in nanoseconds.
     fn each_ns(self, count: usize) -> f64 {
         self.elapsed_s() * 1e9 / count as f64
     }
@@ -105,12 +105,12 @@ fn insert<T>(wheel: &mut Wheel<T>, when: u64, value: T) -> Key {
     }
 }
 
-/// Fires due timers into a place that is not dropped in the measured time.
+/// Fires due timers into a buffer that is dropped outside of the measured time.
 fn advance<T>(wheel: &mut Wheel<T>, now: u64, fired: &mut Vec<T>) {
     fired.extend(wheel.advance(now).map(|expired| expired.value));
 }
 
-/// An empty wheel whose time has come to `START`, by way of a first timer.
+/// An empty wheel whose time has advanced to `START`, by firing a first timer.
 fn started<T: Payload>() -> Wheel<T> {
     let mut wheel = Wheel::new();
     insert(&mut wheel, START, T::of(0));
@@ -125,10 +125,11 @@ fn deadlines(count: usize, seed: u64) -> Vec<u64> {
         .collect()
 }
 
-/// Timers at random times. Returns the mean time of an insertion, too.
+/// A wheel with timers at random times. Also returns the mean time of an insertion.
 fn filled<T: Payload>(size: Size, seed: u64) -> (Wheel<T>, Vec<Key>, f64) {
     let mut wheel = started();
-    // Values are made before and dropped after the measured part: the allocator is not the wheel's.
+    // Make values before the measured part and drop them after it, so that it excludes the
+    // allocator.
     let values: Vec<(u64, T)> = deadlines(size.timers, seed)
         .into_iter()
         .map(|when| (when, T::of(when)))
@@ -141,7 +142,7 @@ fn filled<T: Payload>(size: Size, seed: u64) -> (Wheel<T>, Vec<Key>, f64) {
     (wheel, keys, began.each_ns(size.timers))
 }
 
-/// Times of a drain in one call, and of a look at the next expiration.
+/// The time of draining the wheel in one call, and of asking for the next expiration.
 fn jump<T: Payload>(size: Size, seed: u64) -> (f64, f64) {
     let (mut wheel, _, _) = filled::<T>(size, seed);
     let began = Stopwatch::start();
@@ -157,7 +158,7 @@ fn jump<T: Payload>(size: Size, seed: u64) -> (f64, f64) {
     (drain_ns, next_ns)
 }
 
-/// Times of a drain in steps of 1 s, and of an insertion.
+/// The time of draining the wheel in steps of 1 s, and of an insertion.
 fn steps<T: Payload>(size: Size, seed: u64) -> (f64, f64) {
     let (mut wheel, _, insert_ns) = filled::<T>(size, seed);
     let mut fired = Vec::with_capacity(size.timers);
@@ -170,7 +171,7 @@ fn steps<T: Payload>(size: Size, seed: u64) -> (f64, f64) {
     (drain_ns, insert_ns)
 }
 
-/// Half of the timers, in random order.
+/// Cancels half of the timers, in random order.
 fn cancel_half<T: Payload>(size: Size, seed: u64) -> f64 {
     let (mut wheel, mut keys, _) = filled::<T>(size, seed);
     Rng::with_seed(seed).shuffle(&mut keys);
@@ -190,8 +191,9 @@ fn cancel_half<T: Payload>(size: Size, seed: u64) -> f64 {
     took
 }
 
-/// Connections that receive a packet every 20 s, in random order, and close 30 s after the last
-/// packet. The clock advances meanwhile, so that filing a reset timer later is paid for, too.
+/// Resets timers as connections do: each receives a packet every 20 s, in random order, and closes
+/// 30 s after its last packet. The clock advances meanwhile, so that the cost of moving reset
+/// timers later is included.
 fn reset<T: Payload>(size: Size, seed: u64) -> f64 {
     let mut wheel = started();
     let mut keys: Vec<Key> = (0..size.timers)
@@ -218,7 +220,7 @@ fn reset<T: Payload>(size: Size, seed: u64) -> f64 {
     took
 }
 
-/// Ten timers within 30 days, with a sleep until each.
+/// Ten timers within 30 days: sleeps until each.
 fn sparse<T: Payload>(seed: u64) -> f64 {
     let mut wheel = started();
     let mut random = Rng::with_seed(seed);
@@ -237,8 +239,8 @@ fn sparse<T: Payload>(seed: u64) -> f64 {
     took
 }
 
-/// The longest of all calls: each insertion, the cancellation of a tenth, and the rest fired
-/// millisecond by millisecond.
+/// The longest single call among these: each insertion, cancelling a tenth of the timers, and
+/// firing the rest millisecond by millisecond.
 fn worst_call<T: Payload>(size: Size, seed: u64, is_bounded: bool) -> f64 {
     let mut wheel = started();
     let mut worst = 0.0_f64;
@@ -277,8 +279,8 @@ fn worst_call<T: Payload>(size: Size, seed: u64, is_bounded: bool) -> f64 {
     worst
 }
 
-/// Fills a new wheel and keeps no keys. `ready` is called when all else is in memory, `filled` when
-/// the timers are too.
+/// Fills a new wheel without keeping keys. Calls `ready` when everything else is in memory, and
+/// `filled` when the timers are, too.
 pub(super) fn fill_without_keys<T: Payload>(
     count: usize,
     ready: impl FnOnce(),

@@ -1,4 +1,4 @@
-//! What the timing wheel costs: processor time of each operation, and memory of each timer.
+//! Measures what the timing wheel costs: CPU time of each operation, and memory of each timer.
 
 mod load;
 
@@ -33,12 +33,12 @@ pub(crate) struct Arguments {
     boxed: bool,
 }
 
-/// Bytes a timer.
+/// Memory per timer, in bytes.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Memory {
-    /// When all timers are in.
+    /// The memory when all timers are in the wheel.
     bytes_per_timer: f64,
-    /// The peak while filling: growing may hold two copies.
+    /// The peak while the wheel is filled: it may hold two copies while it grows.
     peak_bytes_per_timer: f64,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         println!("{}", serde_json::to_string(&memory)?);
         return Ok(());
     }
-    // As many resets as make each timer wait for its second one, and five million at least.
+    // As many resets as make each timer wait for its second one, but at least five million.
     let size = Size {
         timers,
         resets: (2 * timers).max(5_000_000),
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The figures of all rounds in one.
+/// Combines the figures of all rounds.
 fn figures(samples: &[Sample], memory: Memory) -> Result<Map<String, Value>> {
     let of = |figure: fn(&Sample) -> f64| {
         let mut values: Vec<f64> = samples.iter().map(figure).collect();
@@ -105,13 +105,13 @@ fn figures(samples: &[Sample], memory: Memory) -> Result<Map<String, Value>> {
     Ok(all)
 }
 
-/// Four digits exceed the precision of the measurement.
+/// Rounds to four digits; the measurement is less precise.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
 
-/// Asks a new process, as the operating system sees it: a counting allocator would miss padding and
-/// idle blocks.
+/// Measures memory in a new process, as the operating system sees it: a counting allocator would
+/// miss padding and unused blocks.
 fn memory(timers: usize, boxed: bool) -> Result<Memory> {
     let mut child = Command::new(env::current_exe()?);
     child.args(["wheel", "--timers", &timers.to_string(), "--memory"]);
@@ -127,7 +127,7 @@ fn memory(timers: usize, boxed: bool) -> Result<Memory> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Fills a wheel in this process, which has done nothing else.
+/// Fills a wheel in this process, which has done nothing else before.
 fn memory_here<T: Payload>(timers: usize) -> Result<Memory> {
     let (mut before, mut after) = (None, None);
     load::fill_without_keys::<T>(
@@ -144,7 +144,7 @@ fn memory_here<T: Payload>(timers: usize) -> Result<Memory> {
     })
 }
 
-/// Bytes, of a line of this process's status.
+/// The bytes in a line of this process's status.
 fn status(name: &str) -> Result<f64> {
     let text =
         fs::read_to_string("/proc/self/status").context("memory is measured on Linux only")?;

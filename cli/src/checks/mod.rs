@@ -1,8 +1,8 @@
 //! Checks of everything in the program that parses input from outside, as functions of bytes that
 //! panic if an invariant does not hold. The crate dueq-input has checks of its own.
 //!
-//! A test runs them on the lines of `fuzz/corpus` and on mutations of those;
-//! `make proof NAME=fuzz` runs them for longer.
+//! A test runs the checks on the lines of `fuzz/corpus` and on mutations of them; `make proof
+//! NAME=fuzz` runs them for longer.
 
 mod ndjson;
 mod redisson;
@@ -25,7 +25,8 @@ pub const CHECKS: [(&str, Check); 4] = [
     ("redisson", redisson),
 ];
 
-/// The reason of a refusal has words, has a bounded length, and cannot steer a terminal.
+/// Checks the text of a refusal: it is not empty, its length is bounded, and it cannot control a
+/// terminal.
 fn check_reason(reason: &str, given: &str) {
     assert!(
         !reason.is_empty() && reason.len() < 400 + 8 * given.len(),

@@ -1,4 +1,4 @@
-//! Files of messages.
+//! Checks the reader of files of messages.
 
 use std::io::BufReader;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub fn ndjson(bytes: &[u8]) {
             }
         }
     }
-    // Only blank lines are left out.
+    // The reader may skip only blank lines.
     let blank = |text: &[u8], first: bool| {
         text.strip_prefix(b"\xef\xbb\xbf")
             .filter(|_| first)
@@ -57,7 +57,7 @@ pub fn ndjson(bytes: &[u8]) {
             .map(|(index, _)| index as u64 + 1)
             .collect::<Vec<_>>()
     );
-    // A later start, and a stop at the first bad line, yield the same lines.
+    // A read that starts later, or stops at the first bad line, finds the same lines.
     let later: Vec<_> = whole
         .iter()
         .filter(|(number, _)| *number >= 2)
@@ -77,7 +77,7 @@ const NOW_MS: u64 = 1_795_176_000_000;
 /// A line's number, and its message as debug text or the reason of its refusal.
 type Line = (u64, Result<String, String>);
 
-/// What the flags say about lines.
+/// The defaults that the flags give to lines.
 fn defaults() -> Defaults {
     let now = Timestamp::from_millisecond(NOW_MS as i64).expect("a moment");
     let (clock, server_clock) = (Box::new(move || now), Box::new(|| Ok(NOW_MS)));
@@ -120,8 +120,8 @@ fn lines(bytes: &[u8], from: u64, skip_bad: bool, size: usize) -> (Vec<Line>, u6
     (found, read)
 }
 
-/// Compares the message of a line with that of its text alone. The crate dueq-input checks the
-/// latter.
+/// Compares the message that a line of a file gives with the message that the line's text gives
+/// alone. The crate dueq-input checks the latter.
 fn check_message(text: &[u8], message: &str) {
     let expected = dueq_input::message(text, &defaults()).expect("a message");
     let id = match expected.id_bytes() {

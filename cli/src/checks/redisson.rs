@@ -1,4 +1,4 @@
-//! Elements of Redisson, and files of schedules.
+//! Checks the readers of Redisson's elements and of files of schedules.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -10,8 +10,8 @@ use crate::commands::import::frame;
 use crate::commands::schedule::read_file;
 use crate::shown::visible;
 
-/// Elements of Redisson: only a complete frame is accepted, and JSON without Java's types is still
-/// JSON.
+/// The bytes are an element of Redisson: only a complete frame is accepted, and its JSON is still
+/// JSON after Java's types are removed.
 pub fn redisson(bytes: &[u8]) {
     if let Some(found) = frame::parse(bytes) {
         let length = (found.value.len() as u64).to_le_bytes();
@@ -31,7 +31,7 @@ pub fn redisson(bytes: &[u8]) {
         Ok(payload) => {
             let _: &RawValue = serde_json::from_slice(&payload).expect("JSON");
             let read = |bytes| serde_json::from_slice::<serde_json::Value>(bytes);
-            // A huge number is JSON, but no `Value`.
+            // JSON allows numbers that are too large for `Value`.
             let (Ok(plain), Ok(typed)) = (read(&payload), read(bytes)) else {
                 return;
             };
@@ -64,7 +64,7 @@ fn mentions_class(value: &serde_json::Value) -> bool {
     }
 }
 
-/// A file of schedules is accepted, or each fault has a line of the file and a reason.
+/// The bytes are a file of schedules: it is accepted, or each fault has a line number and a reason.
 pub fn schedules(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;

@@ -1,4 +1,4 @@
-//! Text for terminals, for JSON and for shells.
+//! Checks the escaping of text for terminals, for JSON and for shells.
 
 use crate::shown::{guarded, guarded_json, steers, visible};
 
@@ -7,8 +7,8 @@ use crate::shown::{guarded, guarded_json, steers, visible};
 const INVISIBLE: &str = "\u{61c}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\
     \u{2066}\u{2067}\u{2068}\u{2069}\u{206a}\u{206b}\u{206c}\u{206d}\u{206e}\u{206f}\u{fff9}\u{fffa}\u{fffb}";
 
-/// Printed text: it cannot steer a terminal, harmless text stays unchanged, and JSON keeps its
-/// value.
+/// The bytes are printed text: the output cannot control a terminal, harmless text is unchanged,
+/// and JSON keeps its value.
 pub fn shown(bytes: &[u8]) {
     let printed = visible(bytes);
     assert!(

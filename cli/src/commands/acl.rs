@@ -75,7 +75,8 @@ impl Acl {
             output::json_line(&object)?;
         } else {
             let command = format!("ACL SETUSER {user} {} on >PASSWORD", rules.join(" "));
-            // The command is for pasting. Escaped, it would name another queue.
+            // The user pastes this command. With an escaped name it would give rights to another
+            // queue.
             if command.contains(steers) {
                 let reason =
                     "the name of the queue or of the user has characters that steer a terminal";

@@ -61,8 +61,8 @@ impl Dev {
             .create(&dir);
         made.map_err(|error| anyhow!("cannot make {}: {error}", dir.display()))?;
         let dir = dir.canonicalize()?;
-        // Two servers would ruin the append-only file. The server holds the lock too, because it
-        // may outlive this process.
+        // Two servers would damage the append-only file. The server process holds the lock too,
+        // because it may outlive this process.
         let lock = lock(&dir)?;
         let port = free(self.port)?;
         let url = if port == 6379 {
@@ -134,7 +134,7 @@ fn lock(dir: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// Returns the port if it is free. On a port in use, another program's server might answer.
+/// Returns the port if it is free. If it is in use, another program's server might answer there.
 fn free(port: u16) -> anyhow::Result<u16> {
     match TcpListener::bind(("127.0.0.1", port)) {
         Ok(listener) => Ok(listener.local_addr()?.port()),

@@ -10,7 +10,7 @@ use dueq::{Client, ErrorKind};
 use crate::output::Outcome;
 use crate::{Common, failure, output};
 
-/// How much the server's clock may differ from this machine's.
+/// The most by which the server's clock may differ from this machine's.
 const OFFSET: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
@@ -40,7 +40,7 @@ pub(crate) struct Doctor {
     repair: bool,
 }
 
-/// Prints the findings and counts them.
+/// Prints findings, and counts them.
 struct Report<'a> {
     common: &'a Common,
     found: u64,
@@ -114,7 +114,7 @@ impl Doctor {
             return Ok(vec![name.clone()]);
         }
         match client.queues_reached().await {
-            // The findings on the servers name a master that is away.
+            // If a master is unreachable, the findings about the servers name it already.
             Ok(names) => Ok(names.value),
             Err(error) if error.kind() == ErrorKind::Denied || error.is_retryable() => {
                 report.unchecked(None, "the list of queues: name a queue", &error.to_string())?;

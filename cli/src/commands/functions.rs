@@ -1,5 +1,5 @@
-//! What other programs load: `dueq functions`, the Redis Functions library that other languages call
-//! by FCALL, and `dueq completions`, the completion scripts of shells.
+//! Files for other programs: `dueq functions` prints or loads the Redis Functions library, which
+//! other languages call by FCALL; `dueq completions` prints the completion scripts of shells.
 
 use std::io;
 
@@ -68,7 +68,8 @@ impl Functions {
     }
 }
 
-/// Prints the word, this program's version, and under `name` the version that the server had.
+/// Prints the outcome word, this program's version, and under `name` the version that the server
+/// had before.
 fn print(json: bool, word: &str, found: Found, name: &str) -> io::Result<()> {
     let ours = dueq::admin::functions_version();
     let theirs = match found {

@@ -1,4 +1,4 @@
-//! `dueq history`: what a queue has done in each minute, hour or day.
+//! `dueq history`: what happened in a queue in each minute, hour or day.
 
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
@@ -96,7 +96,7 @@ fn table(resolution: HistoryResolution, points: &[HistoryPoint]) -> String {
     format!("{}\n", table.trim_fmt())
 }
 
-/// The row in the place of the slots in which nothing happened.
+/// The row that replaces `missing` slots in which nothing happened.
 fn gap(resolution: HistoryResolution, missing: u64) -> String {
     let unit = match resolution {
         HistoryResolution::Minutes => "min",
@@ -135,7 +135,7 @@ fn row(resolution: HistoryResolution, point: &HistoryPoint) -> [String; 12] {
     ]
 }
 
-/// A time for people: three digits at least.
+/// Formats a duration for people, in a fitting unit.
 fn shown(us: u64) -> String {
     match us {
         u64::MAX => "> 12 d".to_owned(),
@@ -165,7 +165,7 @@ fn object(queue: &str, point: &HistoryPoint) -> Value {
     Value::Object(object)
 }
 
-/// `null` for a quantile of no times.
+/// The quantiles as JSON; `null` if nothing was timed.
 fn times(times: &TimeHistogram) -> Value {
     serde_json::json!({
         "count": times.count(),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn minutes_of_nothing_are_shown_as_a_gap() {
+    fn slots_without_events_are_shown_as_a_gap() {
         let shown = table(
             HistoryResolution::Minutes,
             &[point(0, 5), point(1, 6), point(26, 7)],
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_short() {
+    fn durations_are_shown_in_a_fitting_unit() {
         let texts = [128, 9_999, 11_585, 1_048_576, 1 << 33, 1 << 40, u64::MAX].map(shown);
         assert_eq!(
             texts,

@@ -265,7 +265,7 @@ impl EndLease {
     }
 }
 
-/// The messages that this node has, and their leases.
+/// The messages that this node has leased, and their leases.
 async fn leases_of(queue: &Queue, node: &str) -> anyhow::Result<Vec<(Vec<u8>, LeaseInfo)>> {
     let node = node.rsplit_once('#').map_or(node, |(unique, _)| unique);
     let (mut found, mut cursor) = (Vec::new(), None);

@@ -251,7 +251,7 @@ fn decode(text: &str) -> Result<MessageCursor, Usage> {
             .iter()
             .take_while(|byte| byte.is_ascii_digit())
             .count();
-        // A slash is in cursors of a queue of several partitions.
+        // Cursors of a queue with several partitions contain a slash.
         digits > 0 && matches!(bytes.get(digits), Some(b':' | b'/'))
     });
     let reason = || {
@@ -295,7 +295,7 @@ fn write_page(json: bool, state: MessageState, messages: &[MessageEntry]) -> io:
     }
 }
 
-/// The lease of a leased message.
+/// Adds the fields about the lease of a leased message.
 fn lease_fields(object: &mut serde_json::Map<String, serde_json::Value>, lease: Option<LeaseInfo>) {
     if let Some(lease) = lease {
         object.insert("lease".to_owned(), lease.name.into());
@@ -303,7 +303,7 @@ fn lease_fields(object: &mut serde_json::Map<String, serde_json::Value>, lease: 
     }
 }
 
-/// When the message expires and what becomes of it then, for people.
+/// When the message expires and what happens to it then, in words.
 fn expiry(stored: &StoredMessage) -> String {
     let fate = match stored.on_expire {
         OnExpire::Drop => "removed then",
@@ -319,7 +319,7 @@ fn expiry(stored: &StoredMessage) -> String {
     }
 }
 
-/// The name of the time that a message in this state has.
+/// The label of a message's time, by the state of the message.
 fn time_name(state: MessageState) -> &'static str {
     match state {
         MessageState::Scheduled | MessageState::Ready => "due",

@@ -66,7 +66,7 @@ pub(crate) fn snippet(lang: Lang, queue: &str, redis_cli: &str) -> String {
     };
     let name = match lang {
         Lang::Sh => dueq::admin::shell_word(queue.as_bytes()),
-        // A string of JSON is a string in each of these languages.
+        // All these languages read a JSON string as a string literal.
         _ => output::json(&queue.into()),
     };
     let with_usage = file.replacen("QUEUE ID DELAY_MS", "ID DELAY_MS", usize::MAX);
@@ -75,7 +75,7 @@ pub(crate) fn snippet(lang: Lang, queue: &str, redis_cli: &str) -> String {
     })
 }
 
-/// A push of the README, ready to paste: the ten keys, then the arguments of `dueq_push`.
+/// The push of the README, ready to paste: the ten keys, then the arguments of `dueq_push`.
 fn one_push(queue: &str, redis_cli: &str) -> String {
     let keys = dueq::admin::queue_keys(queue).unwrap_or_default();
     let keys: Vec<String> = keys
@@ -88,7 +88,8 @@ fn one_push(queue: &str, redis_cli: &str) -> String {
     )
 }
 
-/// Parts of a file and their replacements, in which NAME is the name of the queue.
+/// Parts of an example file, each with its replacement. NAME in a replacement becomes the queue's
+/// name.
 type Replacements = &'static [(&'static str, &'static str)];
 
 /// The file of a language; redis-cli has none.
@@ -147,7 +148,7 @@ mod tests {
     use clap::ValueEnum;
 
     #[test]
-    fn only_the_queue_name_is_filled_in() {
+    fn printed_producer_differs_only_in_the_queue_name() {
         for lang in Lang::value_variants() {
             let Some((file, replacements)) = producer(*lang) else {
                 continue;

@@ -1,4 +1,4 @@
-//! The limits of a queue: the flags for how many messages may start, and the rows that `stats` and
+//! The limits of a queue: the flags for the limits of starts, and the rows that `stats` and
 //! `configure` print.
 
 use std::time::Duration;
@@ -67,7 +67,7 @@ impl Starts {
             && max_throttle.is_none()
     }
 
-    /// Adds these limits to the others.
+    /// Adds the limits of these flags to `limits`.
     pub(crate) fn add_to(&self, mut limits: QueueLimits) -> Result<QueueLimits, Usage> {
         if let Some(Rate { starts, window }) = self.rate {
             limits = limits.rate(starts, window);
@@ -99,7 +99,7 @@ impl Starts {
 /// A limit of a queue as it is printed.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
-    /// For people, and in the notation of the flags.
+    /// The limit as text, in the notation of the flags.
     pub(crate) shown: String,
     pub(crate) meaning: &'static str,
     /// The fields of the JSON object.
@@ -185,7 +185,8 @@ pub(crate) fn rows(stats: &QueueStats) -> Vec<Row> {
 /// Why the queue delivers nothing at this moment, as one word.
 pub(crate) fn stop(stats: &QueueStats) -> Option<&'static str> {
     let is_of_rate = |closed_ms: u64| {
-        // The rate closes a queue for one window at most, so anything longer has another cause.
+        // The rate closes a queue for at most one window. If it is closed for longer, the cause is
+        // another.
         let window = stats.rate.map(|rate| rate.window);
         window.is_some_and(|window| Duration::from_millis(closed_ms) <= window)
     };

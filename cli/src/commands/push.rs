@@ -128,7 +128,7 @@ pub(crate) struct Push {
     durable: Durable,
 }
 
-/// Why the server neither moved nor replaced the message, and what to do.
+/// The text for a message that the push neither moved nor replaced: why, and what to do.
 pub(crate) fn refusal(queue: &str, id: &[u8], state: MessageState) -> String {
     let (queue, shown) = (queue.as_bytes(), output::visible(id));
     if state != MessageState::Dead {
@@ -271,8 +271,8 @@ impl Push {
     }
 }
 
-/// The server's clock for the lines of a file, read once. Only lines with business hours need it,
-/// so without `--within` a failed reading concerns those lines alone.
+/// Reads the server's clock once, for the lines of a file. Only lines with business hours need it:
+/// so without `--within` a failed read makes only those lines fail.
 async fn server_clock(client: &Client, needed: bool) -> Result<ServerClock, dueq::Error> {
     match client.server_time().await {
         Ok(time) => Ok(Box::new(move || Ok(time.now_ms()))),

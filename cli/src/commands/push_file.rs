@@ -21,9 +21,9 @@ use crate::signals::EndSignals;
 use crate::source::Source;
 use crate::{Common, failure, output};
 
-/// While the server handles one chunk, the next is sent already, so that the server never waits.
+/// The most chunks in flight: while the server handles one, the next is already sent.
 const IN_FLIGHT: usize = 2;
-/// How many skipped lines are shown. The rest is counted.
+/// The number of skipped lines that are shown. Further ones are only counted.
 const SHOWN: u64 = 10;
 
 #[derive(Args)]
@@ -51,10 +51,10 @@ pub(crate) struct FileFlags {
 }
 
 type Results = Vec<Result<Receipt, Error>>;
-/// What is kept of a line while the server has its message.
+/// The part of a line that is kept while its push is in flight.
 struct Sent {
     number: u64,
-    /// What its message does to a waiting one.
+    /// What the push does if a message with the id is waiting.
     on_conflict: OnConflict,
     own_id: bool,
 }
@@ -68,20 +68,20 @@ struct Counts {
     moved: u64,
     finished: u64,
     skipped: u64,
-    /// Stored on the master, but confirmed by too few replicas or disks.
+    /// Messages that the master stored, but too few replicas or disks confirmed.
     unconfirmed: u64,
-    /// Possibly stored: the reply was lost.
+    /// Messages that may be stored: the reply was lost.
     unknown: u64,
-    /// Not stored.
+    /// Messages that were not stored.
     failed: u64,
-    /// Existing messages that could not be moved or replaced: dead or leased.
+    /// Lines whose message could be neither moved nor replaced, because it is dead or leased.
     refused: u64,
     /// Lines without an id of their own whose message an earlier run had stored.
     repeated: u64,
 }
 
 impl FileFlags {
-    /// Pushes the lines of the file `path`.
+    /// Pushes the lines of the file at `path`.
     pub(crate) async fn run(
         &self,
         path: &Path,
@@ -149,12 +149,12 @@ struct PushFile<'a> {
 impl PushFile<'_> {
     /// Pushes all lines. Returns false if it was interrupted.
     ///
-    /// After a failure or an interrupt no further chunk is sent, but the results of the sent chunks
-    /// are counted. A second interrupt counts them as unknown.
+    /// After a failure or an interrupt it sends no further chunk, and counts the results of the
+    /// chunks already sent. A second interrupt counts those as unknown.
     async fn run(&mut self, mut lines: Lines<Box<dyn Read + Send>>) -> anyhow::Result<bool> {
         let skip_bad = self.skip_bad;
         let (sender, mut chunks) = mpsc::channel(IN_FLIGHT);
-        // A separate thread, because a read of standard input can block for ever.
+        // Reads in a thread: a read of standard input can block forever.
         std::thread::spawn(move || {
             while let Some(chunk) = lines.chunk().transpose() {
                 // Read nothing after the line that stops the push.
@@ -230,9 +230,9 @@ impl PushFile<'_> {
                         self.show(self.counts.refused, &reason);
                     }
                 }
-                // `Next`: it waits for the worker that has its id.
+                // `Next`: the message waits until the delivery of the leased one ends.
                 Ok(PushOutcome::Moved | PushOutcome::Next) => self.counts.moved += 1,
-                // It, or another push of the id, and the message has ended.
+                // This message, or another one with the id, was stored earlier and has ended.
                 Ok(PushOutcome::Remembered(_)) => {
                     self.counts.finished += 1;
                     self.counts.repeated += u64::from(!sent.own_id);
@@ -268,7 +268,7 @@ impl PushFile<'_> {
         self.bar.set_message(format!("line {}", chunk.last_line));
     }
 
-    /// Keeps the first line that failed. Later ones are only counted.
+    /// Keeps the error of the first failed line. Later ones are only counted.
     fn fail(&mut self, number: u64, error: impl FnOnce() -> anyhow::Error) {
         if self.failure.is_none() {
             self.counts.line = number - 1;
@@ -294,7 +294,8 @@ impl PushFile<'_> {
         }
     }
 
-    /// Nothing but the key of the run, which the user may not know of, made these lines repetitions.
+    /// The text about lines that were repeated: it explains the run's key, because the user may not
+    /// know that it caused this.
     fn repetition(&self) -> String {
         let (repeated, key) = (self.counts.repeated, shell_word(self.key.as_bytes()));
         format!(
@@ -303,7 +304,7 @@ impl PushFile<'_> {
         )
     }
 
-    /// Shows the first few lines of a kind.
+    /// Shows the first few lines of one kind.
     fn show(&self, count: u64, text: &str) {
         if count <= SHOWN {
             self.bar.suspend(|| self.common.remark(text));

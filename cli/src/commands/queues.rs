@@ -251,7 +251,7 @@ impl DeleteQueue {
         }
         Ok(Outcome::done_if(deleted))
     }
-    /// Deletes the unused queues of the pattern, or lists them.
+    /// Deletes the unused queues that the pattern matches, or only lists them.
     async fn unused(self, common: &Common, idle: Duration) -> anyhow::Result<Outcome> {
         let client = common.client().await?;
         let pattern = client.pattern(&self.queue)?;

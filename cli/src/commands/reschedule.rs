@@ -1,4 +1,4 @@
-//! `dueq reschedule`: another due time for a waiting message.
+//! `dueq reschedule`: gives a waiting message another due time.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

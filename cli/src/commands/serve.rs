@@ -246,7 +246,7 @@ impl Token {
 
 impl Options {
     async fn run(self, common: &Common) -> anyhow::Result<()> {
-        // Listen from now on: a signal must not kill a running request.
+        // Catch signals from now on: a signal must not kill the program during a request.
         let mut signals = EndSignals::without_hangup()?;
         let mut hang_up = signal(SignalKind::hangup())?;
         let config = self.config().map_err(Usage)?;

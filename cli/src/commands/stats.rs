@@ -42,7 +42,7 @@ pub(crate) struct Stats {
     watch: bool,
 }
 
-/// The output about some queues, and whether all of them could be read.
+/// The output about some queues, and whether each of them could be read.
 struct Shown {
     text: String,
     outcome: Outcome,
@@ -51,7 +51,7 @@ struct Shown {
 impl Stats {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let client = common.client_to_read().await?;
-        // Listen before the first output: its reader may send the signal at once.
+        // Catch the signal before the first output: a reader of the output may send it at once.
         let mut interrupt = signal(SignalKind::interrupt())?;
         loop {
             let Shown { text, outcome } = match &self.queue {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::{DUEQ, Said};
 
 #[test]
-fn reads_print_what_they_reach_and_name_the_rest() -> Result<()> {
+fn reading_commands_name_partitions_of_a_dead_master() -> Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     let (mut cluster, away) = runtime.block_on(async {
         let arguments = [
@@ -19,7 +19,7 @@ fn reads_print_what_they_reach_and_name_the_rest() -> Result<()> {
             "no",
             "--appendonly",
             "yes",
-            // A busy disk would delay what is written each second, and the kill would lose it.
+            // Sync each write: on a busy disk a kill would lose the last second.
             "--appendfsync",
             "always",
         ];
@@ -52,7 +52,8 @@ fn reads_print_what_they_reach_and_name_the_rest() -> Result<()> {
             Ok((output, start.elapsed()))
         };
         let (mut output, mut took) = run()?;
-        // Calls are repeated for 10 s. A busy machine may make the program slow, but not each time.
+        // The library repeats a call for 10 s. On a busy machine the program may be slow, but not
+        // in all ten runs.
         for _ in 0..10 {
             if took >= Duration::from_secs(10) {
                 (output, took) = run()?;
@@ -87,7 +88,8 @@ fn reads_print_what_they_reach_and_name_the_rest() -> Result<()> {
         findings.iter().any(|line| line["queue"] == "orders"),
         "{stdout}"
     );
-    // A pause reaches the others, and the partitions of that master are open when it is back.
+    // A pause takes effect on the reachable partitions; those of the killed master are not paused
+    // when it is back.
     let dueq = |words: &[&str]| -> Result<(Option<i32>, String)> {
         let output = Command::new(DUEQ)
             .env("REDIS_URL", &url)

@@ -12,7 +12,7 @@ use crate::{Said, command, dueq};
 fn bench_measures_and_removes_its_queue() -> Result<()> {
     let server = Server::start(&["--maxmemory", "1gb"])?;
     let mut report = serde_json::Value::Null;
-    // On a busy machine no message may live its whole life in a second.
+    // On a busy machine a message may not be handled within one second, so try longer times too.
     for time in ["1s", "5s", "25s", "125s"] {
         let output = dueq(&server, &["bench", "--for", time, "--rate", "50", "--json"])?;
         assert_eq!(output.code(), Some(0), "{}", output.err());
@@ -45,7 +45,7 @@ fn bench_measures_and_removes_its_queue() -> Result<()> {
     );
     let waiting = &report["waiting"];
     let bytes = waiting["message_bytes"].as_u64().context("its memory")?;
-    // The payload alone has 100.
+    // The payload alone takes 100 bytes.
     assert!((100..2_000).contains(&bytes), "{waiting}");
     assert_eq!(waiting["messages_per_gib"], (1 << 30) / bytes);
     let [most, used, room] = [

@@ -39,7 +39,7 @@ fn run(server: &Server, folder: &Path, lines: &str) -> Result<Option<String>> {
     if Command::new("redis-cli").arg("--version").output().is_err() {
         return Ok(None);
     }
-    // The lines name no server, so redis-cli needs the port of this one.
+    // The lines name no server, so redis-cli must be told this server's port.
     let bin = server.folder().join("bin");
     fs::create_dir_all(&bin)?;
     let (cli, path) = (bin.join("redis-cli"), std::env::var("PATH")?);
@@ -63,7 +63,7 @@ fn run(server: &Server, folder: &Path, lines: &str) -> Result<Option<String>> {
     Ok(Some(printed))
 }
 
-/// The root of the repository.
+/// The root folder of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -77,7 +77,7 @@ fn redis_cli_push_of_quick_start_is_delivered() -> Result<()> {
     };
     assert_eq!(printed.matches("CREATED").count(), 2, "{printed}");
     let mut work = Work::start(&server, "orders")?;
-    // The worker prints messages that are due together in any order.
+    // Messages that are due together are printed in any order.
     let mut ids = [work.delivery()?, work.delivery()?].map(|delivery| delivery["id"].to_string());
     ids.sort();
     assert_eq!(ids, ["\"order:42\"", "\"order:43\""]);
@@ -85,12 +85,12 @@ fn redis_cli_push_of_quick_start_is_delivered() -> Result<()> {
     Ok(())
 }
 
-/// Every command of these pages works, in the order of the page.
+/// Runs every command of these pages, in the order of the pages.
 #[test]
-fn commands_of_the_guide_run() -> Result<()> {
+fn every_command_of_the_guide_succeeds() -> Result<()> {
     for page in [CLI, DEPLOYMENT, TROUBLESHOOTING] {
         let server = Server::start(&[])?;
-        // The doctor's findings are about the server of a test, which keeps no file.
+        // The doctor reports that the test's server keeps no file; silence that.
         run(
             &server,
             server.folder(),
@@ -109,7 +109,7 @@ fn commands_of_the_guide_run() -> Result<()> {
 }
 
 #[test]
-fn install_comes_before_the_first_use() {
+fn pages_install_the_program_before_its_first_use() {
     for (page, first_use) in [
         (README, "dueq push"),
         (QUICK_START, "dueq dev"),

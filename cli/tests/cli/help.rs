@@ -67,7 +67,7 @@ fn help_matches_the_approved_texts() -> Result<()> {
     let mut texts = Vec::new();
     for line in ["dueq --help".to_owned()].into_iter().chain(lines) {
         let mut command = Command::new(DUEQ);
-        // The URL of no server: help asks none.
+        // The URL leads to no server: printing help makes no call.
         let output = command
             .args(line.split(' ').skip(1))
             .env("REDIS_URL", "redis://127.0.0.1:1/")

@@ -1,4 +1,4 @@
-//! `dueq history`: what the reports of a node become.
+//! `dueq history`: shows the reports of a node.
 
 use std::fs;
 
@@ -33,7 +33,7 @@ fn history_shows_counts_and_lateness_of_each_slot() -> Result<()> {
     assert!(nothing.err().contains("nothing was recorded"));
     beat(&server, "|")?;
     dueq(&server, &["push", "q", "x", "--delay", "1h"])?;
-    // At most 724 us late, twice; handled for at most 256 us.
+    // Two messages were at most 724 µs late; one was handled for at most 256 µs.
     beat(&server, "5 2|2 1")?;
 
     for flag in [None, Some("--hours"), Some("--days")] {
@@ -42,7 +42,7 @@ fn history_shows_counts_and_lateness_of_each_slot() -> Result<()> {
         let said = dueq(&server, &args)?.out();
         let lines: Vec<_> = said.lines().collect();
         assert!(lines[0].contains("late p99"), "{said}");
-        // The test may run over the end of a slot.
+        // The end of a slot may fall into the test.
         let shown = lines[1..].join("\n");
         assert!(lines.len() <= 3 && shown.contains("0.72 ms"), "{said}");
 

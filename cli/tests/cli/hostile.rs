@@ -1,5 +1,5 @@
-//! Messages, names, files and servers with hostile text cannot steer the terminal. JSON output keeps
-//! their text.
+//! Hostile text in messages, names, files and servers cannot control the terminal. JSON output
+//! keeps the text.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -19,10 +19,11 @@ use crate::{DUEQ, Said, command, dueq};
 /// An id or a queue's name: turns the text red by the second set of control characters, and
 /// reverses the direction of writing.
 pub(crate) const NAME: &str = "\u{9b}31m\u{202e}--\u{2066}it's $(x)";
-/// A payload or an error: clears the screen, sets the title, rings, moves to the start of the line.
+/// A payload or an error: clears the screen, sets the title, rings the bell, and moves to the start
+/// of the line.
 const TEXT: &str = "\x1b[2J\x1b]0;title\x07\r\x7f\u{9b}31m\u{202e}\0end";
 
-/// Independent of the program's own list of characters.
+/// A list of its own, independent of the program's.
 fn steers(c: char) -> bool {
     let bidirectional = "\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}";
     matches!(c as u32, 0..=9 | 11..=31 | 127..=159 | 0x2028 | 0x2029) || bidirectional.contains(c)
@@ -37,7 +38,7 @@ pub(crate) fn harmless(what: &str, output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// Runs the command with text and with JSON output, and returns the JSON objects.
+/// Runs the command once with text output and once with JSON, and returns the JSON objects.
 pub(crate) fn both(server: &Server, args: &[&str]) -> Result<Vec<Value>> {
     let what = format!("{args:?}");
     harmless(&what, &dueq(server, args)?)?;
@@ -50,7 +51,7 @@ pub(crate) fn both(server: &Server, args: &[&str]) -> Result<Vec<Value>> {
         .collect()
 }
 
-/// A queue with a hostile name, which has a hostile message in each state.
+/// Makes a queue with a hostile name and a hostile message in each state.
 pub(crate) async fn planted(server: &Server) -> Result<dueq::Delivery> {
     let queue = Client::connect(&server.url()).await?.queue(NAME)?;
     let claim = async || loop {
@@ -204,7 +205,7 @@ fn imported_elements_are_escaped_in_reports() -> Result<()> {
     Ok(())
 }
 
-/// The server refuses everything with a hostile text.
+/// The server refuses every call with a hostile text.
 #[test]
 fn server_errors_are_escaped() -> Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
@@ -270,7 +271,7 @@ fn on_terminal(server: &Server, args: &[&str]) -> Result<Vec<u8>> {
             .stderr(error)
             .spawn()?
     };
-    // Reading fails when the last user of the terminal has closed it.
+    // On Linux a read fails once the last process has closed the terminal.
     let (mut said, mut chunk) = (Vec::new(), [0; 4096]);
     while let Ok(read @ 1..) = ours.read(&mut chunk) {
         said.extend_from_slice(&chunk[..read]);

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use anyhow::{Context, Result};
 
 fn keys(args: &[&str]) -> Result<Output> {
-    // The URL of no server: the command asks none.
+    // The URL leads to no server: the command makes no call.
     let mut command = Command::new(env!("CARGO_BIN_EXE_dueq"));
     command
         .arg("keys")
@@ -61,7 +61,7 @@ fn printed_producer_is_valid_in_its_language() -> Result<()> {
             .stderr(Stdio::piped())
             .spawn();
         let Ok(mut child) = child else {
-            // The test harness shows the output of macros for failed tests only.
+            // Written directly: the test harness shows macro output only of failed tests.
             writeln!(
                 std::io::stderr(),
                 "SKIPPED: the producer in {lang} is not read: there is no {}",

@@ -1,5 +1,5 @@
-//! Errors say whether the call took effect: replies that a proxy loses, scripts that stop halfway,
-//! waits that end.
+//! Errors say whether the call took effect, when a proxy loses a reply, a script stops halfway, or
+//! a wait ends.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -29,7 +29,8 @@ pub(crate) fn through(proxy: &Proxy, args: &[&str]) -> Result<Output> {
     command.args(args).output().context("dueq")
 }
 
-/// Cuts the replies of calls that the client does not repeat: the server has done each of them.
+/// The proxy cuts the replies of calls that the client does not repeat. The server has executed
+/// each call.
 #[tokio::test]
 async fn lost_reply_is_reported_as_maybe_applied() -> Result<()> {
     let server = Server::start(&[])?;
@@ -97,7 +98,8 @@ async fn lost_reply_is_reported_as_maybe_applied() -> Result<()> {
     Ok(())
 }
 
-/// Without the id the user could not find the message, and a second push would be a second message.
+/// If the error did not name the generated id, the user could not find the message; a second push
+/// would store another one.
 #[test]
 fn lost_push_names_the_generated_id() -> Result<()> {
     let server = Server::start(&[])?;
@@ -132,7 +134,7 @@ fn lost_push_names_the_generated_id() -> Result<()> {
             "it is there: {said}"
         );
     }
-    // Without the replica's confirmation the user needs the id to wait again.
+    // Without the replica's confirmation the user needs the id, to wait again.
     let output = dueq(
         &server,
         &words("push q x --delay 1h --replicas 1 --durability-timeout 10ms"),
@@ -200,7 +202,7 @@ fn script_that_stops_halfway_is_not_called_refused() -> Result<()> {
             said.contains(UNKNOWN) && said.contains("dueq doctor q"),
             "{args:?}: {said}"
         );
-        // The counts include the placeholder: the call took effect.
+        // The placeholder is part of the counts: the call took effect.
         assert_eq!(
             server.command(&["HLEN", "dueq:{q}:messages"])?,
             left,

@@ -30,8 +30,8 @@ use dueq_testkit::Server;
 
 const DUEQ: &str = env!("CARGO_BIN_EXE_dueq");
 
-/// The output of the program. These commands give up a read after 2 s, which a busy machine can
-/// take: such a command, which changes nothing, is run once more.
+/// Runs the program, and returns its output. On a busy machine a command may give up a read after 2
+/// s; a command that changes nothing is then run once more.
 fn dueq(server: &Server, args: &[&str]) -> Result<Output> {
     let run = || command(server).args(args).output().context("dueq");
     let output = run()?;
@@ -55,7 +55,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The words of a command line. One in single quotes may be empty or have spaces.
+/// Splits a command line into words. A word in single quotes may be empty or contain spaces.
 fn words(line: &str) -> Vec<&str> {
     let parts = line.split('\'').enumerate();
     parts
@@ -66,7 +66,7 @@ fn words(line: &str) -> Vec<&str> {
         .collect()
 }
 
-/// What a program said.
+/// The output of a program as text.
 trait Said {
     fn out(&self) -> String;
     fn err(&self) -> String;
@@ -87,7 +87,7 @@ impl Said for Output {
         self.status.code()
     }
 
-    /// Of a program that prints one value.
+    /// Parses the output of a program that prints one JSON value.
     fn json(&self) -> Result<serde_json::Value> {
         serde_json::from_slice(&self.stdout).with_context(|| format!("{self:?}"))
     }
@@ -201,7 +201,7 @@ fn push_by_plain_redis_cli_is_delivered_and_never_early() -> Result<()> {
         lateness.push(late_ms);
     }
     lateness.sort_by(f64::total_cmp);
-    // Printed, not asserted: a slow machine must not fail a test.
+    // Only print it: a slow machine must not make a test fail.
     println!(
         "lateness of 20 pushes by redis-cli: p50 {:.1} ms, max {:.1} ms",
         lateness[10], lateness[19]

@@ -1,4 +1,4 @@
-//! `dueq acl`: a user with the printed rights can do the work of its role, and no other work.
+//! `dueq acl`: a user with the printed rights can do the work of that role, and nothing else.
 
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -82,7 +82,7 @@ fn each_role_can_do_its_own_work_only() -> Result<()> {
         &producer,
         &["reschedule", "orders", "far", "--delay", "24h"],
     )?;
-    // Business hours read the server's clock.
+    // Business hours need the server's clock, so the user must be allowed to read it.
     let always = ["--within", "Mon-Sun 00:00-24:00", "--tz", "UTC"];
     let far = ["reschedule", "orders", "far", "--delay", "24h"];
     done(&producer, &[&far[..], &always].concat())?;
@@ -103,7 +103,7 @@ fn each_role_can_do_its_own_work_only() -> Result<()> {
             .next(),
         Some("*2")
     );
-    // It may not have come to wait yet.
+    // The worker may not block on the wake-up list yet.
     let end = Instant::now() + Duration::from_secs(600);
     loop {
         let clients = server.command(&["CLIENT", "LIST"])?;

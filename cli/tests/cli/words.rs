@@ -12,7 +12,7 @@ use crate::{DUEQ, Said, command, dueq};
 #[test]
 fn unreachable_default_server_is_explained() -> Result<()> {
     if TcpStream::connect(("127.0.0.1", 6379)).is_ok() {
-        return Ok(()); // This machine has a server there.
+        return Ok(()); // This machine has a server at the default address.
     }
     let output = Command::new(DUEQ)
         .arg("stats")

@@ -1,4 +1,4 @@
-//! One source of the rules of time zones: whatever rules the machine has, each answer is the same.
+//! Time zones: the program has its own rules, so the machine's rules do not change its answers.
 
 use std::fs;
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::{DUEQ, Said};
 const ZONES: [&str; 3] = ["America/Vancouver", "Africa/Casablanca", "Europe/Paris"];
 const DAY: &str = "2026-12-15";
 
-/// The rules of a zone nine hours ahead, as files of TZif have them.
+/// Rules of a time zone that is always nine hours ahead, in the format of TZif files.
 fn nine_hours_ahead() -> Vec<u8> {
     let mut block = b"TZif2".to_vec();
     block.extend([0; 15]);
@@ -26,7 +26,7 @@ fn nine_hours_ahead() -> Vec<u8> {
     [&block[..], &block, b"\nXST-9\n"].concat()
 }
 
-/// What the program and its server say with this folder of rules.
+/// The answers of the program and its server, if the machine's zone rules are in this folder.
 fn answers(folder: &std::path::Path) -> Result<Vec<String>> {
     let server = Server::start(&[])?;
     let (url, mut said) = (server.url(), Vec::new());
@@ -94,7 +94,7 @@ fn answers(folder: &std::path::Path) -> Result<Vec<String>> {
 }
 
 #[test]
-fn rules_of_the_machine_change_no_answer() -> Result<()> {
+fn time_zone_rules_of_the_machine_have_no_effect() -> Result<()> {
     let folder = std::env::temp_dir().join(format!("dueq-zones-{}", std::process::id()));
     for zone in ZONES {
         let file = folder.join(zone);

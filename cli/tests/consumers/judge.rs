@@ -1,4 +1,4 @@
-//! Reads the logs of the scripts, and judges them. The server under test is not asked.
+//! Reads the logs of the scripts, and judges them without asking the server under test.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// One start of a handler.
+/// One start of a handler, by the log.
 #[derive(Debug, Clone, Copy)]
 struct Start {
     at_ms: u64,
@@ -14,16 +14,16 @@ struct Start {
     crashes: u64,
 }
 
-/// What all scripts wrote.
+/// The combined logs of all scripts.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// When each message is due, as its producer asked.
+    /// The due time of each message, as its producer asked for it.
     due_ms: HashMap<String, u64>,
     /// The starts of each message.
     starts: BTreeMap<String, Vec<Start>>,
-    /// How often a handler of each message came to its end.
+    /// The number of handlers that completed, for each message.
     ends: BTreeMap<String, usize>,
-    /// What the settlements answered, for each message.
+    /// The outcomes of settlements, each with its message.
     outcomes: Vec<(String, String)>,
     lines: usize,
 }
@@ -39,7 +39,7 @@ impl Log {
             };
             let name = path.file_stem().and_then(|name| name.to_str());
             let text = fs::read_to_string(&path)?;
-            // The last line may not be whole yet.
+            // A line may still be incomplete.
             let whole = text.rfind('\n').map_or("", |end| &text[..end]);
             for line in whole.lines() {
                 let read = match name {
@@ -93,7 +93,7 @@ impl Log {
         self.lines
     }
 
-    /// How many messages with this prefix a handler has begun.
+    /// The number of messages with this prefix whose handler has started.
     pub(crate) fn started(&self, prefix: &str) -> usize {
         self.starts
             .keys()
@@ -101,12 +101,12 @@ impl Log {
             .count()
     }
 
-    /// How many messages with this prefix a handler has brought to its end.
+    /// The number of messages with this prefix whose handler has completed.
     pub(crate) fn ended(&self, prefix: &str) -> usize {
         self.ends.keys().filter(|id| id.starts_with(prefix)).count()
     }
 
-    /// How many leases ran out, by the last start of each message.
+    /// The number of expired leases, computed from the last start of each message.
     fn crashes(&self) -> u64 {
         let last = self.starts.values().filter_map(|starts| starts.last());
         last.map(|start| start.crashes).sum()
@@ -133,8 +133,8 @@ impl Log {
         )
     }
 
-    /// Each message was handled, none early, none twice without a lapsed lease, and no lease lapsed
-    /// but of a killed consumer.
+    /// Asserts that each message was handled, none early, none twice unless its lease expired, and
+    /// that only leases of killed consumers expired.
     pub(crate) fn judge(&self, messages: usize, slow: usize, kills: u64) -> Result<()> {
         ensure!(
             self.due_ms.len() == messages + slow,
@@ -169,8 +169,8 @@ impl Log {
         for id in self.starts.keys() {
             ensure!(self.due_ms.contains_key(id), "{id} was never pushed");
         }
-        // Each killed consumer had one message at most. Every other lease was kept, whatever became of
-        // the answers of claims.
+        // Each killed consumer held at most one message. All other leases were kept, even when the
+        // answers of claims were lost.
         let crashes = self.crashes();
         ensure!(
             crashes <= kills,

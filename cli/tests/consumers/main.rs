@@ -1,8 +1,9 @@
-//! Shell scripts with curl alone push, claim by long poll, extend and settle, behind nginx and two
-//! instances of `dueq serve`, while the scripts and the instances are killed at random. Their own logs are judged.
+//! Shell scripts that use only curl push, claim by long poll, extend and settle, behind nginx and
+//! two instances of `dueq serve`. Scripts and instances are killed at random. The test judges the
+//! scripts' logs.
 //!
-//! `DUEQ_CONSUMERS_MESSAGES` is how many messages: 200 without it, and 10,000 by
-//! `make proof NAME=consumers`. Without nginx the scripts use one instance directly.
+//! `DUEQ_CONSUMERS_MESSAGES` sets the number of messages: 200 by default, and 10,000 by `make proof
+//! NAME=consumers`. Without nginx the scripts use one instance directly.
 
 mod judge;
 mod scripts;
@@ -16,12 +17,12 @@ use crate::judge::Log;
 use crate::scripts::{Consumers, now_ms};
 use crate::serving::{Random, Serving};
 
-/// How long a lease lasts. A claim that has lost its answer is repeated within some seconds.
+/// The length of a lease. After a lost answer, a claim is repeated within some seconds.
 const LEASE: Duration = Duration::from_secs(10);
-/// How long the slow messages take: longer than a lease.
+/// How long slow messages are handled: longer than a lease.
 const SLOW: Duration = Duration::from_secs(13);
 const SLOW_MESSAGES: usize = 4;
-/// How long nothing may happen: far longer than a lost lease delays a message.
+/// The longest time without any progress: far longer than a lost lease delays a message.
 const STUCK: Duration = Duration::from_secs(600);
 
 #[test]
@@ -36,7 +37,7 @@ fn curl_handles_each_message_while_scripts_and_servers_die() -> Result<()> {
     let folder = serving.folder().to_owned();
     let mut consumers = Consumers::start(&serving, LEASE, SLOW)?;
 
-    // While everything is killed.
+    // Messages become due while scripts and instances are killed.
     let spread = Duration::from_millis(40 * messages as u64);
     let mut producer = consumers.producer("job", messages, now_ms() + 500, spread)?;
     let (mut kill_at, mut kill_server_at) = (Instant::now(), Instant::now());
@@ -44,7 +45,8 @@ fn curl_handles_each_message_while_scripts_and_servers_die() -> Result<()> {
     let mut handled = 0;
     loop {
         let now = Instant::now();
-        // Those of the last kills come back after their lease.
+        // Stop killing early enough: messages of the last killed consumers come back after their
+        // leases.
         if now >= kill_at && handled * 20 < messages * 19 {
             kill_at = now + Duration::from_millis(random.below(2_000));
             match random.below(6) {
@@ -68,7 +70,8 @@ fn curl_handles_each_message_while_scripts_and_servers_die() -> Result<()> {
     }
     let kills = consumers.kills;
 
-    // A handler that takes longer than its lease keeps it, while an instance is killed.
+    // A handler that takes longer than its lease keeps it by extensions, while an instance is
+    // killed.
     let mut producer = consumers.producer("slow", SLOW_MESSAGES, now_ms(), Duration::ZERO)?;
     let mut has_killed = false;
     loop {
@@ -101,7 +104,7 @@ fn curl_handles_each_message_while_scripts_and_servers_die() -> Result<()> {
     Ok(())
 }
 
-/// Waits for some milliseconds, and fails if nothing was handled for long.
+/// Waits for some milliseconds. Fails if no message was handled for `STUCK`.
 fn advance(progress: &mut (usize, Instant), log: &Log, folder: &std::path::Path) -> Result<()> {
     if log.lines() > progress.0 {
         *progress = (log.lines(), Instant::now());

@@ -25,10 +25,10 @@ fn appended(path: &Path) -> Result<File> {
     Ok(OpenOptions::new().create(true).append(true).open(path)?)
 }
 
-/// The four consumers. All are killed on drop.
+/// Four consumer processes, killed on drop.
 pub(crate) struct Consumers {
     processes: Vec<(Child, Command)>,
-    /// How many were killed.
+    /// The number of killed consumers.
     pub(crate) kills: u64,
     folder: PathBuf,
     url: String,
@@ -68,7 +68,7 @@ impl Consumers {
         })
     }
 
-    /// Kills a consumer with all that it runs, or the script alone.
+    /// Kills a consumer: either its whole process group, or the script alone.
     pub(crate) fn kill_one(&mut self, random: &mut Random) -> Result<()> {
         let number = random.below(CONSUMERS as u64) as usize;
         let (child, _) = &mut self.processes[number];
@@ -94,7 +94,7 @@ impl Consumers {
         Ok(())
     }
 
-    /// Begins a producer of messages.
+    /// Starts a producer of messages.
     pub(crate) fn producer(
         &self,
         prefix: &str,
@@ -122,7 +122,7 @@ impl Consumers {
         })
     }
 
-    /// Asks all to end, and waits until they have.
+    /// Asks all consumers to end, and waits until they have.
     pub(crate) fn stop(&mut self, limit: Duration) -> Result<()> {
         for (child, _) in &self.processes {
             signal("-TERM", &child.id().to_string())?;
@@ -149,7 +149,7 @@ impl Drop for Consumers {
     }
 }
 
-/// The producer. It is killed on drop.
+/// A producer process, killed on drop.
 pub(crate) struct Producer {
     child: Child,
     command: Command,
@@ -164,7 +164,7 @@ impl Producer {
         Ok(())
     }
 
-    /// Whether it has pushed all. A killed one begins again.
+    /// Whether the producer has pushed all messages. If it was killed, starts it again.
     pub(crate) fn is_done(&mut self) -> Result<bool> {
         match self.child.try_wait()? {
             None => Ok(false),

@@ -12,14 +12,14 @@ use dueq_testkit::{Port, Server, installed};
 const DUEQ: &str = env!("CARGO_BIN_EXE_dueq");
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Random numbers that a seed repeats (xorshift).
+/// A pseudorandom generator (xorshift): a seed repeats its numbers.
 pub(crate) struct Random {
     seed: u64,
     state: u64,
 }
 
 impl Random {
-    /// Of `DUEQ_CONSUMERS_SEED`, or of the time.
+    /// Seeded by `DUEQ_CONSUMERS_SEED`, or else by the time.
     pub(crate) fn new() -> Self {
         let given = std::env::var("DUEQ_CONSUMERS_SEED").ok();
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -46,11 +46,11 @@ impl Random {
     }
 }
 
-/// All servers. They are killed on drop.
+/// All servers of the test, killed on drop.
 pub(crate) struct Serving {
     instances: Vec<(Child, Command)>,
     nginx: Option<Child>,
-    /// How many instances were killed.
+    /// The number of killed instances.
     pub(crate) kills: u64,
     redis: Server,
     folder: PathBuf,
@@ -68,7 +68,7 @@ impl Serving {
         let ports: Vec<_> = (0..3).map(|_| Port::reserve()).collect::<Result<_>>()?;
         let ports_of = |number: usize| ports[number].number();
         let nginx = installed("nginx");
-        // Without it the scripts use one instance directly.
+        // Without nginx the scripts use one instance directly.
         let front = ports_of(usize::from(nginx.is_none()));
         let url = format!("http://127.0.0.1:{front}");
         let token = token(&folder)?;
@@ -159,14 +159,14 @@ impl Serving {
         Ok(())
     }
 
-    /// Whether no message waits or is leased any more.
+    /// Whether the queue holds no message.
     pub(crate) fn holds_nothing(&self) -> Result<bool> {
-        // The hash of payloads has a marker.
+        // The hash of payloads always has a placeholder.
         let held = self.redis.command(&["HLEN", "dueq:{jobs}:messages"])?;
         Ok(held == ":1\r\n")
     }
 
-    /// Removes the logs: the test has passed.
+    /// Removes the logs, after the test has passed.
     pub(crate) fn remove(self) {
         let folder = self.folder.clone();
         drop(self);
@@ -184,7 +184,7 @@ impl Drop for Serving {
     }
 }
 
-/// A token that may push and consume.
+/// Creates a token with the roles producer and consumer.
 fn token(folder: &Path) -> Result<String> {
     let output = Command::new(DUEQ)
         .args([
@@ -206,7 +206,7 @@ fn log(folder: &Path, name: &str) -> Result<fs::File> {
     Ok(options.open(folder.join(name))?)
 }
 
-/// Waits until the server listens.
+/// Waits until the server listens on this port.
 fn reached(port: u16, child: &mut Child) -> Result<()> {
     let end = Instant::now() + LIMIT;
     while TcpStream::connect(("127.0.0.1", port)).is_err() {

@@ -1,4 +1,4 @@
-//! Messages as JSON objects.
+//! Checks the reader of messages as JSON objects.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
@@ -16,8 +16,9 @@ use crate::{Defaults, When, Wording, time};
 /// A Friday, 2026-11-20T12:00:00Z.
 const NOW_MS: u64 = 1_795_176_000_000;
 
-/// A message as a JSON object: another JSON reader finds the same fields in an accepted one, with
-/// the defaults of a server and with those of flags. A refusal gives its reason.
+/// The bytes are a message as a JSON object. An independent JSON reader finds equal fields in an
+/// accepted message, both with the defaults of a server and with those of flags. A refusal gives
+/// its reason.
 pub fn message(bytes: &[u8]) {
     let fields = Defaults::fields(NOW_MS);
     check(bytes, &fields);
@@ -45,7 +46,7 @@ fn check(bytes: &[u8], defaults: &Defaults) {
     }
 }
 
-/// The message that another JSON reader finds.
+/// The message that an independent JSON reader finds.
 fn expected(text: &[u8], defaults: &Defaults) -> Message {
     // Raw values: a payload may be a number that no Rust type holds.
     let raw: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(text).expect("an object");

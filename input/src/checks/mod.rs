@@ -1,8 +1,8 @@
-//! Checks of every reader of this crate, as functions of bytes that panic if an invariant does not
-//! hold.
+//! Checks for every reader of this crate. Each check is a function of bytes and panics if an
+//! invariant does not hold.
 //!
-//! A test runs them on the lines of `fuzz/corpus` and on mutations of those;
-//! `make proof NAME=fuzz` runs them for longer.
+//! A test runs the checks on the lines of `fuzz/corpus` and on mutations of them; `make proof
+//! NAME=fuzz` runs them for longer.
 
 mod message;
 mod rate;
@@ -29,16 +29,17 @@ pub const CHECKS: [(&str, Check); 7] = [
     ("schedule", schedule),
 ];
 
-/// Whether a terminal obeys the character instead of showing it, by a list that is independent of
-/// the code under test: control characters, characters that change the direction of writing, other
-/// line ends, and annotations.
+/// Whether a terminal obeys the character instead of showing it, by a list independent of the
+/// tested code: control characters, characters that change the direction of writing, other line
+/// ends, and annotations.
 pub(crate) fn steers(c: char) -> bool {
     const INVISIBLE: &str = "\u{61c}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\
         \u{2066}\u{2067}\u{2068}\u{2069}\u{206a}\u{206b}\u{206c}\u{206d}\u{206e}\u{206f}\u{fff9}\u{fffa}\u{fffb}";
     c.is_control() || INVISIBLE.contains(c)
 }
 
-/// The library's reason of a refusal has words, has a bounded length, and cannot steer a terminal.
+/// Checks the text of a refusal by the library: it is not empty, its length is bounded, and it
+/// cannot control a terminal.
 fn check_reason(reason: &str, given: &str) {
     assert!(
         !reason.is_empty() && reason.len() < 400 + 8 * given.len(),
@@ -47,7 +48,8 @@ fn check_reason(reason: &str, given: &str) {
     assert!(!reason.contains(steers), "{reason:?}");
 }
 
-/// A refusal has words, has a bounded length for any input, and cannot steer a terminal.
+/// Checks the text of a refusal: it is not empty, its length is bounded for any input, and it
+/// cannot control a terminal.
 fn check_error(error: &Error) {
     let text = error.to_string();
     assert!(!error.reason().is_empty(), "{error:?}");

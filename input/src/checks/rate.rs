@@ -1,4 +1,4 @@
-//! Rates of a queue, ids in paths, schedules as JSON.
+//! Checks the readers of rates, of ids in paths, and of schedules as JSON.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -6,8 +6,8 @@ use super::check_error;
 use crate::path_id::is_stable;
 use crate::{id_path, schedule_json, schedules_json, time};
 
-/// `--rate`: an accepted rate is in its range, and its starts and window are the written ones; a
-/// refusal gives its reason.
+/// The bytes are a rate as in `--rate`. An accepted rate is in its range, and has the written
+/// number of starts and window. A refusal gives its reason.
 pub fn rate(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -20,7 +20,7 @@ pub fn rate(bytes: &[u8]) {
             let (starts, window) = text.split_once('/').expect("two parts");
             assert_eq!(starts.trim().parse(), Ok(rate.starts), "{text:?}");
             let window = window.trim();
-            // A window without a number is a unit.
+            // A window may be a unit without a number.
             let whole = time::delay(window).or_else(|_| time::delay(&format!("1{window}")));
             assert_eq!(whole, Ok(rate.window), "{text:?}");
             let again = format!("{}/{:?}", rate.starts, rate.window);
@@ -30,8 +30,8 @@ pub fn rate(bytes: &[u8]) {
     }
 }
 
-/// An id in a URL's path: each id is read back from its path, and from one whose bytes a client
-/// has encoded. An accepted segment names one id, and a refusal gives its reason.
+/// The bytes are an id and a path segment. Each id is read back from its path, also if a client has
+/// percent-encoded it. An accepted segment names one id. A refusal gives its reason.
 pub fn path_id(bytes: &[u8]) {
     if !bytes.is_empty() {
         check_path_of(bytes);
@@ -63,8 +63,8 @@ fn check_path_of(id: &[u8]) {
     }
 }
 
-/// A schedule, or a list of schedules, is accepted, or the refusal gives its reason. An accepted one
-/// is valid for the library too, and has the name that was asked for.
+/// The bytes are a schedule or a list of schedules. An accepted schedule is valid for the library
+/// too, and has the requested name. A refusal gives its reason.
 pub fn schedule(bytes: &[u8]) {
     let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
     match schedule_json(bytes, "nightly", now) {

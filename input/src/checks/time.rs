@@ -1,4 +1,4 @@
-//! Delays and moments.
+//! Checks the readers of delays, moments and business hours.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use jiff::{SignedDuration, Span, Timestamp};
 use super::{check_error, check_reason};
 use crate::{Wording, time};
 
-/// `--delay`: an accepted delay equals what was written and has a fixed length; a refusal gives its
-/// reason.
+/// The bytes are a delay as in `--delay`. An accepted delay equals the written one, and has a fixed
+/// length. A refusal gives its reason.
 pub fn delay(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -35,7 +35,7 @@ pub fn delay(bytes: &[u8]) {
                 "{text:?} has no fixed length"
             );
             let again = format!("PT{}.{:09}S", delay.as_secs(), delay.subsec_nanos());
-            // The format holds this many seconds. Hours and minutes together can exceed it.
+            // The format can write this many seconds. Hours and minutes together may exceed that.
             if delay.as_secs() <= 631_107_417_600 {
                 assert_eq!(time::delay(&again), Ok(delay), "{text:?}");
             }
@@ -64,11 +64,11 @@ fn plain_delay(text: &str) -> Option<Duration> {
     Some(Duration::from_millis(ms * u64::from(number)))
 }
 
-/// 2026-10-24T22:00:00Z, a day before clocks are put back in Europe.
+/// 2026-10-24T22:00:00Z, shortly before clocks go back in Europe.
 const NOW: i64 = 1_792_879_200;
 
-/// `--at`: clocks in the zone show the written time at the accepted moment, and at no other moment.
-/// A refusal gives its reason. The first byte selects the zone of `--tz`.
+/// The bytes are a moment as in `--at`; the first byte selects the zone of `--tz`. Clocks in the
+/// zone show the written time at the accepted moment, and at no other. A refusal gives its reason.
 pub fn moment(bytes: &[u8]) {
     let Some((which, rest)) = bytes.split_first() else {
         return;
@@ -122,7 +122,8 @@ pub fn moment(bytes: &[u8]) {
                 .ok()
                 .flatten();
             match (pieces.offset(), named) {
-                // `Z` fixes the moment; a zone beside it only says where to show it.
+                // `Z` alone fixes the moment; a zone in brackets then only says in which zone to
+                // show it.
                 (Some(PiecesOffset::Zulu), _) => {
                     assert_eq!(
                         TimeZone::UTC.to_timestamp(written).ok(),
@@ -135,7 +136,7 @@ pub fn moment(bytes: &[u8]) {
                         pieces.to_numeric_offset().expect("an offset"),
                         zone.to_offset(at),
                     );
-                    // Old offsets have seconds, and a notation may leave them out.
+                    // Old offsets have seconds, which a notation may omit.
                     assert!(
                         (written_offset.seconds() - offset.seconds()).abs() < 60,
                         "{text:?}: zone and offset disagree"
@@ -156,8 +157,8 @@ pub fn moment(bytes: &[u8]) {
     }
 }
 
-/// `--within`: accepted hours open within 15 days of an instant, in any case of letters. A
-/// refusal gives its reason.
+/// The bytes are business hours as in `--within`. Accepted hours open within 15 days of any
+/// instant; upper and lower case are equivalent. A refusal gives its reason.
 pub fn hours(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -179,7 +180,7 @@ pub fn hours(bytes: &[u8]) {
     }
 }
 
-/// Checks up to three hours around `at`: no zone puts its clocks back by more.
+/// Looks at three hours before and after `at`, because no zone puts its clocks back by more.
 fn check_shown_once(at: Timestamp, zone: &TimeZone, written: DateTime) {
     assert_eq!(zone.to_datetime(at), written, "{at} in {zone:?}");
     for minutes in (-180..=180).step_by(30).filter(|minutes| *minutes != 0) {

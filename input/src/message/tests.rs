@@ -11,7 +11,7 @@ fn read(json: &str) -> Result<Message, Error> {
 }
 
 #[test]
-fn every_field_has_its_effect() {
+fn every_field_of_an_object_takes_effect() {
     let json = r#"{
         "payload": "te\u0078t", "id": "a", "delay": "1h", "spread_ms": 9, "expires": "2h", "on_expire": "drop",
         "cost": 2, "max_attempts": 3, "traceparent": "00-x", "on_conflict": "replace", "window": "1m",
@@ -40,7 +40,7 @@ fn moments_and_hours_use_the_given_clock_and_zone() {
     for (fields, ms) in [
         (r#""at": "now""#, NOW_MS),
         (r#""at": "1796126400000""#, 1_796_126_400_000),
-        // 20:00 in Tokyo was an hour ago.
+        // In Tokyo it is past 20:00, by one hour.
         (
             r#""at": "today 20:00", "tz": "Asia/Tokyo""#,
             NOW_MS - HOUR_MS,
@@ -85,7 +85,7 @@ fn on_conflict_of_an_object_replaces_the_default() {
 }
 
 #[test]
-fn wrong_objects_are_refused_with_the_field() {
+fn wrong_object_is_refused_with_the_name_of_the_field() {
     for (json, field, reason) in [
         ("", None, "the text is empty"),
         ("nonsense", None, "the only words"),
@@ -213,7 +213,7 @@ fn wrong_objects_are_refused_with_the_field() {
         assert_eq!(error.field(), field, "{json}: {error}");
         assert!(error.reason().contains(reason), "{json}: {error}");
     }
-    // The same wrong value twice names one of the fields.
+    // With two wrong values, the error names one of the fields.
     let error = read(r#"{"payload":"x","reuse":1,"revive":1}"#).expect_err("numbers");
     assert!(matches!(error.field(), Some("reuse" | "revive")), "{error}");
     let text = message(b"{\"payload\":\"\xff\"}", &Defaults::fields(NOW_MS));
@@ -232,7 +232,7 @@ fn names_of_unknown_fields_are_printable_and_cut() {
 }
 
 #[test]
-fn depth_and_size_are_bounded() {
+fn depth_and_size_of_a_message_are_bounded() {
     let nested = |depth: usize| {
         let (open, close) = ("[".repeat(depth), "]".repeat(depth));
         format!("{{\"payload\": {open}{close}}}")
@@ -245,10 +245,10 @@ fn depth_and_size_are_bounded() {
             .contains("payload: arrays and objects nest 129 deep"),
         "{error}"
     );
-    // The reader does not recurse: such a text costs no stack.
+    // The parser does not recurse, so such a text does not use the stack.
     assert!(read(&nested(1_000_000)).is_err());
     assert!(read(&format!("{{\"id\": {}", "[".repeat(1_000_000))).is_err());
-    // Brackets in strings do not nest.
+    // Brackets within strings do not count as nesting.
     let text = format!(r#"{{"payload": {{"a": "{}\"["}}}}"#, "[".repeat(500));
     assert!(read(&text).is_ok());
 

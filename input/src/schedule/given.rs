@@ -1,4 +1,4 @@
-//! A value as TOML or JSON has it, with its place.
+//! A value in TOML or JSON, with its place in the declaration.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,23 +8,23 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Vis
 /// A value of a declaration, and its place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Given {
-    /// Where it is, as the [faults](crate::ScheduleFault) name it: a line of a file, or the number
-    /// of the schedule in a list.
+    /// The place of the value, by which [faults](crate::ScheduleFault) are located: a line of a
+    /// file, or the number of the schedule in a list.
     pub place: usize,
     /// The value.
     pub value: GivenValue,
 }
 
-/// What TOML and JSON have for values.
+/// The kinds of values that TOML and JSON have.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GivenValue {
     /// The `null` of JSON.
     Null,
     /// A string.
     Text(String),
-    /// A whole number, and how it is written.
+    /// A whole number, and its spelling.
     Integer(i128, String),
-    /// Any other number as it is written.
+    /// Any other number, as its spelling.
     Number(String),
     /// A boolean.
     Is(bool),
@@ -37,7 +37,7 @@ pub enum GivenValue {
 }
 
 impl GivenValue {
-    /// What it is, for an error.
+    /// The kind of the value, for errors.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -58,7 +58,7 @@ impl From<GivenValue> for Given {
 }
 
 impl Given {
-    /// Gives the value, and all within it, this place.
+    /// Gives the value, and all values within it, this place.
     pub(super) fn set_place(&mut self, place: usize) {
         self.place = place;
         match &mut self.value {
@@ -74,7 +74,7 @@ impl Given {
     }
 }
 
-/// Values of JSON have the place 0. An object with two fields of one name is refused.
+/// Values parsed from JSON have the place 0. An object with a repeated field is refused.
 impl<'de> Deserialize<'de> for Given {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
         json.deserialize_any(AnyValue).map(Self::from)

@@ -1,4 +1,4 @@
-//! Reads one schedule.
+//! Parses one schedule.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -31,7 +31,7 @@ const KEYS: [&str; 19] = [
     "expires",
     "on_expire",
 ];
-/// The `max` of missed = "all", unless the schedule sets one.
+/// The default `max` of missed = "all".
 const USUAL_MAX: u64 = 1_000;
 
 type Change = Box<dyn Fn(Schedule) -> Schedule>;
@@ -41,7 +41,7 @@ pub(super) struct Reader {
     pub(super) notation: Notation,
     now: SystemTime,
     pub(super) faults: Vec<ScheduleFault>,
-    /// The schedule that is read.
+    /// The name of the schedule that is being parsed.
     pub(super) name: Option<String>,
 }
 
@@ -63,7 +63,7 @@ impl Reader {
         });
     }
 
-    /// The reason to refuse a schedule that is this value.
+    /// The reason for refusing a declaration that is this value instead of a table.
     pub(super) fn no_table(&self, value: &GivenValue) -> String {
         match self.notation {
             Notation::Toml => {
@@ -73,7 +73,7 @@ impl Reader {
         }
     }
 
-    /// A key with a value, as the declaration would have it.
+    /// A key with a value, in the notation of the declaration.
     fn pair(&self, key: &str, value: &str) -> String {
         match self.notation {
             Notation::Toml => format!("{key} = {value:?}"),
@@ -83,7 +83,7 @@ impl Reader {
 
     fn unknown(&mut self, place: usize, name: &str) {
         let distance = |known: &&&str| strsim::osa_distance(known, name);
-        // A long name is no typing error, and comparing it would take long.
+        // A long name is not a typing error, and comparing it would take long.
         let near = KEYS
             .iter()
             .filter(|known| name.len() <= 30 && distance(known) <= 2);
@@ -94,7 +94,7 @@ impl Reader {
         self.fault(place, format!("there is no key {}: {advice}", quoted(name)));
     }
 
-    /// A value by its reader; a refused one is a fault.
+    /// Parses a value by its reader; a refused value becomes a fault.
     fn get<'t, T>(
         &mut self,
         table: &'t Table,
@@ -146,7 +146,7 @@ impl Reader {
         })
     }
 
-    /// The rule with its zone, and its place.
+    /// The rule with its zone; and the place of the rule.
     fn rule(&mut self, place: usize, table: &Table) -> Option<(usize, Schedule)> {
         let every = self.get(table, "every", values::duration);
         let cron = self.get(table, "cron", values::text);
@@ -180,7 +180,7 @@ impl Reader {
         let Some((zone_place, zone)) = zone else {
             return (!table.contains_key("zone")).then_some((place, rule));
         };
-        // A pattern that fires each day is refused only for its zone.
+        // A pattern for each day is valid, so if it is refused, the zone is at fault.
         if let (None, Ok(daily)) = (every, Schedule::cron("0 0 * * *")) {
             let daily = daily.name("zone").zone(zone);
             if let Err(error) = daily.check(self.now) {
@@ -197,7 +197,7 @@ impl Reader {
         Some((place, zoned))
     }
 
-    /// The options with their lines, and the length of the payload.
+    /// The length of the payload; and the options, each with its line.
     fn options(&mut self, table: &Table) -> (usize, Vec<(usize, Change)>) {
         let mut options: Vec<(usize, Change)> = Vec::new();
         let mut add = |place, change: Change| options.push((place, change));
@@ -294,7 +294,7 @@ impl Reader {
         Some(payload)
     }
 
-    /// The schedule with its options. A refused option is a fault of its own place.
+    /// Adds the options to the schedule. A refused option becomes a fault with its own place.
     fn checked(
         &mut self,
         place: usize,
@@ -305,7 +305,7 @@ impl Reader {
         let whole = options
             .iter()
             .fold(rule.clone(), |it, (_, change)| change(it));
-        // The name was checked before.
+        // The real name was checked before.
         let whole = whole.name("schedule");
         if whole.check(self.now).is_ok() {
             return Some(whole);

@@ -1,4 +1,4 @@
-//! The values of a schedule: each reader returns the reason why a value is refused.
+//! Parses the values of a schedule. Each function returns the reason why a value is refused.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -38,7 +38,7 @@ pub(super) fn count(key: &str, value: &GivenValue) -> Result<u64, String> {
     u64::try_from(*number).map_err(|_| format!("{key} is {text}: write a number from 1"))
 }
 
-/// A moment: RFC 3339, in quotes or as TOML's offset date-time.
+/// Parses a moment: RFC 3339 in quotes, or TOML's offset date-time.
 pub(super) fn moment(key: &str, value: &GivenValue) -> Result<SystemTime, String> {
     let (GivenValue::Text(text) | GivenValue::Time(text)) = value else {
         return Err(format!(
@@ -59,7 +59,7 @@ pub(super) fn moment(key: &str, value: &GivenValue) -> Result<SystemTime, String
     Ok(moment)
 }
 
-/// One of some words.
+/// Parses one of several words.
 pub(super) fn word<T: Copy>(
     key: &str,
     value: &GivenValue,
@@ -85,7 +85,7 @@ pub(super) fn base64(key: &str, value: &GivenValue) -> Result<Vec<u8>, String> {
     STANDARD.decode(text).map_err(reason)
 }
 
-/// A value as JSON.
+/// Converts a value to JSON.
 pub(super) fn json(value: &GivenValue) -> Result<Value, String> {
     Ok(match value {
         GivenValue::Null => Value::Null,

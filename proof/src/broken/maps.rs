@@ -1,11 +1,11 @@
-//! Broken scripts of the map of a queue's partitions and of its fence.
+//! Scripts with a broken partition map or a broken fence.
 
 use super::{SECONDS, Variant};
 
-/// What compares the epoch of a call with that of a partition.
+/// The line that compares the epoch of a call with that of the partition.
 const FENCE: &str = "if known ~= epoch then";
 
-/// Scripts that break the map of a queue's partitions or its fence: caught by a drill on one server.
+/// Scripts that break the partition map or the fence. A drill on one server catches them.
 pub const OF_MAPS: [Variant; 10] = [
     Variant {
         name: "push_without_fence",

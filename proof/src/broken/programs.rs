@@ -1,4 +1,4 @@
-//! Broken servers and consumers of HTTP, and scripts on which only they depend.
+//! Broken servers and consumers over HTTP, and broken scripts that only they use.
 
 use super::{LIMIT_SECONDS, OF_MAPS, OF_SCHEDULES, SECONDS, VARIANTS, Variant};
 
@@ -20,14 +20,14 @@ pub enum Program {
     LostClaimsForgotten,
 }
 
-/// Something that a run or a drill must catch.
+/// A broken script or program that a run or a drill must catch.
 #[derive(Debug, Clone, Copy)]
 pub enum Broken {
     Script(Variant),
     Program(BrokenProgram),
 }
 
-/// Only runs by hand have these: one of 10 s on a busy machine does not always show them.
+/// These are run only by hand: a run of 10 s on a busy machine does not always show their fault.
 const BY_HAND: [&str; 3] = [
     "claim_ignores_limit",
     "refill_leaves_timer",
@@ -56,7 +56,7 @@ impl Broken {
         }
     }
 
-    /// The length of a run that catches it, in seconds.
+    /// The length of a run that catches the fault, in seconds.
     pub fn seconds(&self) -> u64 {
         match self {
             Self::Script(variant) => variant.seconds,
@@ -64,7 +64,7 @@ impl Broken {
         }
     }
 
-    /// Whether it runs only if it is named, or all are asked for.
+    /// Whether it is run only if it is named, or if all are requested.
     pub fn is_by_hand(&self) -> bool {
         BY_HAND.contains(&self.name())
     }
@@ -77,17 +77,17 @@ impl Broken {
     }
 }
 
-/// A run in which all such processes are broken in this way.
+/// A kind of fault, and a run in which all processes of that program have it.
 #[derive(Debug, Clone, Copy)]
 pub struct BrokenProgram {
     pub name: &'static str,
     pub what: &'static str,
     pub program: Program,
-    /// A run of this length catches it, in seconds.
+    /// The length of a run that catches the fault, in seconds.
     pub seconds: u64,
 }
 
-/// Caught by a run on one server.
+/// Broken programs over HTTP that a run on one server catches.
 pub const OF_HTTP: [BrokenProgram; 4] = [
     BrokenProgram {
         name: "serve_keys_differ",
@@ -115,7 +115,7 @@ pub const OF_HTTP: [BrokenProgram; 4] = [
     },
 ];
 
-/// Caught by a run on one server.
+/// Broken workers that a run on one server catches.
 pub const OF_WORKERS: [BrokenProgram; 2] = [
     BrokenProgram {
         name: "worker_starves_last",
@@ -131,7 +131,7 @@ pub const OF_WORKERS: [BrokenProgram; 2] = [
     },
 ];
 
-/// Scripts that break the claims with a token of the caller's: only servers of HTTP make such.
+/// Scripts that break claims with a token of the caller. Only servers of HTTP make such claims.
 pub const OF_TOKENS: [Variant; 3] = [
     Variant {
         name: "held_finds_nothing",

@@ -4,7 +4,8 @@ use super::{SECONDS, Variant};
 
 /// The length of a run that catches a script that breaks schedules, in seconds.
 const SCHEDULE_SECONDS: u64 = 6;
-/// The same where a schedule must stand still for 5 s, or an audit must meet a delivery.
+/// Like `SCHEDULE_SECONDS`, for faults that make a schedule stand still for 5 s, or that only an
+/// audit during a delivery finds.
 const LATE_SECONDS: u64 = 10;
 
 /// Scripts that break schedules or windows: caught by a run on one server with little other traffic.

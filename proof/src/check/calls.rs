@@ -10,7 +10,7 @@ pub(super) fn token_of(token: &str) -> u64 {
     u64::from_str_radix(token, 16).unwrap_or(0)
 }
 
-/// Its items; the answer fills in their item results.
+/// The items of a call. The answer adds their results.
 pub(super) fn what_of(call: &Call) -> Vec<(&str, What)> {
     match call {
         Call::Push {
@@ -102,7 +102,7 @@ pub(super) fn what_of(call: &Call) -> Vec<(&str, What)> {
     }
 }
 
-/// Whether this call made the change that its `seq` counts.
+/// Whether this call made the change that the answer's `seq` counts.
 pub(super) fn changes(call: &Call, answer: &Answer) -> Change {
     let one_of = |words: &[&str]| match answer {
         Answer::Items(verdicts) => verdicts
@@ -125,8 +125,8 @@ pub(super) fn changes(call: &Call, answer: &Answer) -> Change {
             },
             _,
         ) => yes(one_of(&["MOVED", "REQUEUED"])),
-        // A move by a delay to the very ms of the present due time changes nothing: one in a
-        // thousand at most.
+        // A move by a delay changes nothing if the new due time equals the present one in ms. That
+        // happens at most once in a thousand.
         (
             Call::Change {
                 verb: Verb::Reschedule,

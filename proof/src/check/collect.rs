@@ -16,36 +16,37 @@ use crate::history::{LeftItem, State};
 /// Faults in which a replica replaces its master.
 const FAILOVERS: [&str; 3] = ["failover", "master_kill", "master_freeze"];
 
-/// Everything that was read.
+/// Everything that was read from the histories.
 #[derive(Debug)]
 pub(super) struct Collection {
     pub(super) verdict: Verdict,
     pub(super) processes: Vec<String>,
     pub(super) queues: Vec<Queue>,
-    /// The masters of a cluster. The first entry is empty: calls of unknown masters have its index.
+    /// The masters of a cluster, by index. Index 0 is an empty name, for calls whose master is
+    /// unknown.
     pub(super) masters: Vec<String>,
     pub(super) partitions: Partitions,
     pub(super) ticks: Ticks,
     pub(super) served: Served,
-    /// By queue: the numbers of its ids.
+    /// For each queue: a number for each of its ids.
     pub(super) ids: Vec<HashMap<Box<str>, u32>>,
     /// The queue of each id.
     pub(super) queue_of: Vec<u16>,
     pub(super) epochs: Vec<Epoch>,
-    /// By epoch.
+    /// For each epoch: its replies.
     pub(super) replies: Vec<Vec<Reply>>,
     pub(super) records: Vec<Record>,
     pub(super) unknown: Vec<Record>,
-    /// Ids of which a push was refused.
+    /// Ids of messages whose push was refused.
     pub(super) refused: HashSet<u32>,
-    /// Ids that followed a delivery whose ack was refused.
+    /// Ids of follow-ups whose ack was refused.
     pub(super) refused_children: HashSet<u32>,
     /// Pushes with a window that stored a message.
     pub(super) windowed: Vec<Windowed>,
     pub(super) left: Vec<(u32, State, LeftItem)>,
     pub(super) faults: Faults,
     pub(super) clock_faults: Vec<(u64, u64)>,
-    /// Processes with the scripts of an older release.
+    /// Processes that use the scripts of an older release.
     pub(super) older: HashSet<u16>,
     /// Whether a worker started handlers without having written the shares of its queues.
     pub(super) has_starts_without_shares: bool,
@@ -53,7 +54,7 @@ pub(super) struct Collection {
     pub(super) given_up: HashSet<(u16, u64)>,
     /// By id: the number of calls that may have cancelled it.
     pub(super) cancels: HashMap<u32, u32>,
-    /// Answers with CANCELLED: the position in `replies`, and the ids.
+    /// Answers with CANCELLED: the epoch, the position of the answer in `replies`, and the ids.
     pub(super) cancelled: Vec<(u16, usize, Vec<u32>)>,
 }
 
@@ -87,7 +88,7 @@ impl Collection {
         }
     }
 
-    /// The number of a queue, or of a partition: `orders/17`.
+    /// The number of a queue, or of a partition such as `orders/17`.
     pub(super) fn queue(&mut self, name: &str) -> u16 {
         let whole = name.split_once('/').map(|(whole, _)| self.queue(whole));
         let place = self
@@ -128,7 +129,7 @@ impl Collection {
         number
     }
 
-    /// Slow: only for examples of violations.
+    /// The name of an id's number. Slow, so only for descriptions of violations.
     pub(super) fn name_of(&self, number: u32) -> String {
         let named = |ids: &HashMap<Box<str>, u32>| {
             ids.iter()
@@ -176,8 +177,8 @@ impl Collection {
                 lost.given_up = self.given_up.contains(&(number, lost.token));
             }
         }
-        // The only call that cancels an id is no repetition, and so made the change. A purge, which
-        // is remembered in the same way, is the exception.
+        // If only one call cancels an id, the call is not a repetition, and so made the change. Not
+        // so if a purge, which is remembered like a cancel, may have removed the message.
         for (epoch, place, ids) in std::mem::take(&mut self.cancelled) {
             let purged_us = self.queues[usize::from(self.epochs[usize::from(epoch)].queue)]
                 .operators
@@ -192,7 +193,7 @@ impl Collection {
         }
     }
 
-    /// Why the run proves nothing, if so.
+    /// The reasons for which the run proves nothing.
     pub(super) fn doubts(&self) -> Vec<String> {
         let mut doubts: Vec<_> = self.faults.untraced().collect();
         let unseen = self

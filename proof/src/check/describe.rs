@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::record::{Record, What};
 
-/// Describes at most so many records, the last ones.
+/// The most records that a description shows: the last ones.
 const TOLD: usize = 6;
 
 /// Describes the records of an id up to the violation.

@@ -1,4 +1,4 @@
-//! What the calls without an answer explain; each is used once.
+//! What calls without an answer can explain; each call is used at most once.
 //!
 //! | excuse | window | reason |
 //! |---|---|---|
@@ -19,32 +19,34 @@ use super::verdict::{Kind, Verdict};
 use crate::check::message::unknown::bit;
 use crate::history::Verb;
 
-/// An abandoned request may wait in the socket of a frozen server, or in a frozen process that has
-/// not sent it yet. Faults freeze either for at most 6.5 s; the rest is for slow machines.
+/// How long after its sending an abandoned request may still be applied: it may wait in the socket
+/// of a frozen server, or in a frozen process that has not sent it yet. Faults freeze either for at
+/// most 6.5 s; the rest is for slow machines.
 pub(super) const UNDER_WAY_US: u64 = 30_000_000;
 
 /// One kind of excuse in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Excuse {
-    /// Calls without an answer.
+    /// The number of calls without an answer.
     pub calls: u64,
-    /// The messages that they name; for claims, the messages that they asked for.
+    /// The number of messages that these calls name; for claims, that they asked for.
     pub available: u64,
-    /// The messages that needed them.
+    /// The number of messages that only such a call explains.
     pub used: u64,
 }
 
-/// A message that a lost claim must have taken, after one `seq` and at or before another.
+/// A need: a lost claim must have taken a message after the first `seq`, and at or before the
+/// second.
 pub(super) type Need = (u64, u64);
 
-/// Lists of needs with shared prefixes: a hypothesis names its list by a number. 0 is the empty
+/// Lists of needs that share prefixes: a hypothesis refers to its list by a number. 0 is the empty
 /// list.
 #[derive(Debug, Default)]
 pub(super) struct Chains(RefCell<Links>);
 
 #[derive(Debug, Default)]
 struct Links {
-    /// The list that each one continues, and the need that it adds.
+    /// For each list: the number of the list that it continues, and the need that it adds.
     all: Vec<(u32, Need)>,
     numbers: HashMap<(u32, Need), u32>,
 }
@@ -120,8 +122,8 @@ pub(super) fn use_up(unknown: &[Record], used: u64, verdict: &mut Verdict) {
     }
 }
 
-/// Whether the lost claims of a queue can have taken all messages that the hypotheses assign to
-/// them.
+/// Judges whether the lost claims of a queue can have taken all messages that the hypotheses assign
+/// to them.
 pub(super) fn judge(queue: &Queue, needs: &[(&Epoch, Need)], verdict: &mut Verdict) {
     if needs.is_empty() {
         return;
@@ -149,8 +151,8 @@ pub(super) fn judge(queue: &Queue, needs: &[(&Epoch, Need)], verdict: &mut Verdi
     }
 }
 
-/// How many of these needs no lost claim can meet, if each took at most as many messages as it
-/// asked for.
+/// The number of needs that no lost claim can meet, if each claim took at most as many messages as
+/// it asked for.
 fn unmet(queue: &Queue, needs: &[(&Epoch, Need)], counts: fn(&Lost) -> bool) -> u64 {
     let claims = queue
         .lost
@@ -182,7 +184,7 @@ fn unmet(queue: &Queue, needs: &[(&Epoch, Need)], counts: fn(&Lost) -> bool) -> 
     left
 }
 
-/// Finds a claim for a need; other needs may have to change their claim.
+/// Finds a claim for one need; moves other needs to other claims if necessary.
 fn meet(
     need: usize,
     able: &[Vec<usize>],
@@ -262,7 +264,7 @@ mod tests {
             1,
             "nothing changed then"
         );
-        // The first need leaves the only claim that fits the second one.
+        // The first need must use another claim, because only this one fits the second need.
         assert_eq!(
             unmet(&[claim(0, 40, 1), claim(0, 100, 1)], &[(0, 9), (0, 1)]),
             0
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_share_their_beginnings() {
+    fn lists_of_needs_share_their_prefixes() {
         let chains = Chains::default();
         let one = chains.add(0, (1, 2));
         let two = chains.add(one, (3, 4));

@@ -1,7 +1,8 @@
-//! The changes of a queue that no answered call made: a call without an answer made each of them.
+//! The changes of a queue that no answered call made: an unanswered call made each of them.
 //!
-//! Every change has its own `seq`, and every answer names the change that it made or saw. So the
-//! calls without an answer made exactly the missing changes, and nothing else explains a change.
+//! Every change has its own `seq`, and every answer names the change that it made or saw. So
+//! unanswered calls made exactly the missing changes, and a change that is not missing has no such
+//! explanation.
 
 use super::context::{Epoch, Lost, Queue};
 use crate::check::queue::order::{Change, Reply};
@@ -10,14 +11,14 @@ use crate::check::queue::order::{Change, Reply};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MissingChange {
     pub(super) seq: u64,
-    /// It was made between these, by the clock of the processes: after calls with a lower `seq`
-    /// were sent, and before calls with a higher one were answered.
+    /// The bounds of its time by the clock of the processes: after calls with a lower `seq` were
+    /// sent, and before calls with a higher one were answered.
     pub(super) after_us: u64,
     pub(super) before_us: u64,
-    /// The same by the server's clock.
+    /// The bounds of its time by the server's clock.
     pub(super) after_ms: u64,
     pub(super) before_ms: u64,
-    /// The shortest lease of the claims that can have made it, if any can.
+    /// The shortest lease of the lost claims that can have made it; `None` if no claim can.
     pub(super) lease_ms: Option<u64>,
 }
 
@@ -28,11 +29,11 @@ impl MissingChange {
     }
 }
 
-/// More missing changes in one range are another violation.
+/// A range with more missing changes than this is another kind of violation.
 const LONGEST: u64 = 10_000;
 
-/// From replies in the order of `seq`, without void ones: the missing changes, and those that only
-/// a call without an answer can have made.
+/// Finds the missing changes from replies in the order of `seq`, without undone ones; and those
+/// that only an unanswered call can have made.
 pub(super) fn of(
     epoch: &Epoch,
     queue: &Queue,
@@ -82,7 +83,7 @@ pub(super) fn of(
             .unwrap_or(0);
         (last, rest) = (first.seq, later);
     }
-    // No process saw the changes after the last answer.
+    // After the last answer, changes may follow that no process saw.
     let tail = queue
         .lost
         .iter()
@@ -111,7 +112,7 @@ pub(super) fn of(
     (possible, sure)
 }
 
-/// By reply: when the first answer with this `seq` or a later one came.
+/// For each reply: when the first answer with its `seq` or a higher one came.
 fn earliest_answers(replies: &[Reply]) -> Vec<u64> {
     let mut earliest: Vec<u64> = replies.iter().map(|reply| reply.answered_us).collect();
     let mut least = u64::MAX;
@@ -122,7 +123,7 @@ fn earliest_answers(replies: &[Reply]) -> Vec<u64> {
     earliest
 }
 
-/// The `seq` between two numbers that a call can have made.
+/// Each `seq` between two numbers that a call can have made.
 fn missing(epoch: &Epoch, after: u64, until: u64) -> Vec<u64> {
     let (mut seq, mut found) = (after + 1, Vec::new());
     while seq < until && (found.len() as u64) < LONGEST {
@@ -137,10 +138,9 @@ fn missing(epoch: &Epoch, after: u64, until: u64) -> Vec<u64> {
     found
 }
 
-/// How many of these changes remain if each call without an answer made at most one of them, in its
-/// time.
+/// The number of changes that remain if each unanswered call made at most one of them, in its time.
 pub(super) fn unpaid(gaps: &[MissingChange], lost: &[Lost]) -> u64 {
-    // Both ends of the times grow with `seq`, so the call whose time ends first is used first.
+    // Both bounds grow with `seq`, so the call whose time ends first is used first.
     let mut waiting = std::collections::BinaryHeap::new();
     let (mut next, mut left) = (lost.iter().peekable(), 0);
     for gap in gaps {

@@ -34,7 +34,7 @@ use excuses::{Chains, Need};
 use message::judge::Case;
 use record::{Record, What};
 
-/// Judges the histories in a folder, one `*.jsonl` for each process.
+/// Judges the histories in a folder: one `*.jsonl` file for each process.
 pub fn check(folder: &Path) -> Result<Verdict> {
     let entries =
         std::fs::read_dir(folder).with_context(|| format!("the folder {}", folder.display()))?;
@@ -53,7 +53,7 @@ pub fn check(folder: &Path) -> Result<Verdict> {
     Ok(judge_all(all))
 }
 
-/// Judges histories that are not in files.
+/// Judges histories in memory.
 pub fn check_events(histories: impl IntoIterator<Item = Vec<(u64, Event)>>) -> Result<Verdict> {
     let mut all = Collection::new();
     for (number, history) in histories.into_iter().enumerate() {
@@ -90,7 +90,7 @@ fn judge_all(mut all: Collection) -> Verdict {
         void.extend((!kept).then_some(*record));
         kept
     });
-    // Stable, so that the items of one call stay in their order.
+    // A stable sort keeps the items of one call in order.
     let order = |record: &Record| (record.id, record.epoch, record.order, record.now_us);
     records.sort_by_key(order);
     void.sort_by_key(order);
@@ -108,7 +108,8 @@ fn judge_all(mut all: Collection) -> Verdict {
     all.verdict
 }
 
-/// The remaining messages belong to the last epoch of their queue, and come last.
+/// Adds the remaining messages as records: they belong to the last epoch of their queue, and come
+/// last.
 fn add_left(all: &mut Collection) {
     let mut last_of = Vec::new();
     for queue in 0..all.queues.len() {
@@ -145,7 +146,7 @@ fn add_left(all: &mut Collection) {
     }
 }
 
-/// Messages, deliveries and violations so far.
+/// The messages, deliveries and violations counted so far.
 fn sums(verdict: &Verdict) -> [u64; 3] {
     let violations = verdict.violations.values().sum();
     [verdict.messages, verdict.deliveries, violations]
@@ -175,7 +176,8 @@ fn judge_ids(all: &Collection, records: &[Record], unknown: &[Record], verdict: 
                 .flatten()
                 .take_while(|record| record.id == first.id)
                 .filter(
-                    // A call sent after the store had been emptied had no effect before that.
+                    // A call that was sent after the store was emptied had no effect on the epoch
+                    // before.
                     |record| epoch.last || record.asked_us < epoch.last_us,
                 ),
         );
@@ -208,7 +210,8 @@ fn judge_ids(all: &Collection, records: &[Record], unknown: &[Record], verdict: 
         counts.violations += after[2] - before[2];
         excuses::use_up(&of_epoch, found.used, verdict);
         needs[usize::from(queue)].extend(found.needs.into_iter().map(|need| (epoch, need)));
-        // A claim may find timers only, and the tick of a timer may be due later than the timer.
+        // A claim may find only timers. The tick that a timer makes may be due later than the
+        // timer.
         if !ticks.contains_key(&first.id) {
             waits[usize::from(first.epoch)].extend(found.waits);
         }

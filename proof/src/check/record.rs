@@ -9,11 +9,12 @@ pub(super) struct Record {
     pub(super) id: u32,
     pub(super) epoch: u16,
     pub(super) process: u16,
-    /// Twice the `seq`, plus one if the call did not certainly make the change: then it comes after
-    /// the call that did.
+    /// Sort key: twice the `seq`, plus one if the call did not certainly make the change. So such a
+    /// call comes after the call that made it.
     pub(super) order: u64,
     pub(super) now_us: u64,
-    /// When it was sent and answered, by the clock of the processes. A call without an answer cannot be applied after `answered_us`.
+    /// When the call was sent and answered, by the clock of the processes. An unanswered call
+    /// cannot be applied after `answered_us`.
     pub(super) asked_us: u64,
     pub(super) answered_us: u64,
     pub(super) what: What,
@@ -46,7 +47,7 @@ pub(super) enum What {
         version: u32,
         attempt: u32,
         bytes: u32,
-        /// As `Push::options`.
+        /// The options, as in `Push::options`.
         options: u32,
         expiry: Expiry,
         cost: u32,
@@ -59,7 +60,7 @@ pub(super) enum What {
         time: Time,
         answered_ms: u64,
     },
-    /// `alone`: its call named no other message.
+    /// `alone`: the call named no other message.
     Change {
         verb: Verb,
         verdict: Changed,
@@ -68,9 +69,9 @@ pub(super) enum What {
         alone: bool,
         answered_ms: u64,
     },
-    /// A get.
+    /// The answer of a get.
     ReadState(ReadState),
-    /// The lease of this claim holds it.
+    /// The answer of `held`: the lease of this claim covers the message.
     Held {
         token: u64,
         due_ms: u64,
@@ -94,7 +95,7 @@ pub(super) struct Time(u64);
 const RELATIVE: u64 = 1 << 63;
 
 impl Time {
-    /// `+ms` or Unix ms; the earliest possible time if it is neither.
+    /// Parses `+ms` or Unix ms; any other text gives the earliest time.
     pub(super) fn parse(text: &str) -> Self {
         match text.strip_prefix('+') {
             Some(delay) => Self::after(delay.parse().unwrap_or(0)),
@@ -110,13 +111,13 @@ impl Time {
         (self.0 & RELATIVE != 0).then_some(self.0 & !RELATIVE)
     }
 
-    /// The due time if the server's clock, rounded up, shows this.
+    /// The due time, if the server's clock, rounded up, shows `now_up`.
     pub(super) fn due_ms(self, now_up: u64) -> u64 {
         self.delay_ms().map_or(self.0, |delay_ms| now_up + delay_ms)
     }
 }
 
-/// The due time that a reschedule expects, if any.
+/// The due time that a reschedule expects; none if it expects none.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Expected(u64);
 
@@ -136,29 +137,29 @@ impl Expected {
 pub(super) struct Push {
     pub(super) time: Time,
     pub(super) until_ms: u64,
-    /// The number of the call of its process that this is an attempt of; 0 if unknown.
+    /// The number of the process's call of which this is a try; 0 if unknown.
     pub(super) call: u32,
     pub(super) version: u16,
     pub(super) bytes: u32,
-    /// The options in a delivery, as a number that differs if they do.
+    /// The options as they must be in a delivery, as a number that differs if they differ.
     pub(super) options: u32,
-    /// 0: the queue's.
+    /// The message's own limit; 0: it has the queue's.
     pub(super) max_attempts: u32,
     pub(super) expiry: Expiry,
     pub(super) conflict: Conflict,
     pub(super) held: Held,
-    /// Of `FINISHED <ms>`: when the earlier message ended or moved. 0 of any other result.
+    /// From `FINISHED <ms>`: when the earlier message ended or moved. 0 with any other result.
     pub(super) ended_ms: u64,
-    /// Its caller got the outcome `finished`.
+    /// Whether the caller got the outcome `finished`.
     pub(super) believed: bool,
 }
 
-/// The servers that have it, by the outcome of its caller.
+/// Which servers have the message, by the outcome of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Held {
     /// The caller asked for no replica.
     NotAsked,
-    /// Replicas did not confirm it, or the caller got no outcome.
+    /// Too few replicas confirmed it, or the caller got no outcome.
     Unconfirmed,
     Replicas,
 }
@@ -199,7 +200,7 @@ impl Push {
     }
 }
 
-/// The whole ms of a time that may have a fraction.
+/// The whole milliseconds of a time that may have a fraction.
 pub(super) fn whole_ms(text: &str) -> u64 {
     text.split('.')
         .next()
@@ -207,7 +208,7 @@ pub(super) fn whole_ms(text: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// A number for a text; 0 for none.
+/// A number that stands for a text; 0 for an empty one.
 pub(super) fn number_of(text: &str) -> u32 {
     let hash = crate::workload::hash(text.as_bytes());
     if text.is_empty() {
@@ -232,7 +233,7 @@ pub(super) enum Settled {
     /// OK, SCHEDULED
     Done,
     Dead,
-    /// It expires before its next attempt.
+    /// The message expires before its next attempt.
     Dropped,
     Gone,
     Lost,
@@ -253,7 +254,7 @@ pub(super) enum Changed {
     Unknown,
 }
 
-/// The first word of an item result and the number behind it.
+/// Splits an item result into its first word and the number after it.
 pub(super) fn split(verdict: &str) -> (&str, &str) {
     verdict.split_once(' ').unwrap_or((verdict, ""))
 }
@@ -268,7 +269,7 @@ pub(super) fn state(word: &str) -> Option<State> {
     })
 }
 
-/// None if the script does not use this word.
+/// The result of a push; `None` for a word that the script does not use.
 pub(super) fn pushed(verdict: &str) -> Option<Pushed> {
     Some(match split(verdict) {
         ("CREATED", _) => Pushed::Created,
@@ -297,7 +298,8 @@ pub(super) fn settled(verdict: &str) -> Option<(Settled, u64)> {
 pub(super) fn changed(verdict: &str) -> Option<(Changed, u64)> {
     let (word, rest) = split(verdict);
     let changed = match word {
-        // By a call whose reply was lost; this one left later changes alone.
+        // An earlier try, whose reply was lost, cancelled the message; this one left later changes
+        // alone.
         "CANCELLED" if rest == "earlier" => Changed::Refused,
         "CANCELLED" | "MOVED" | "REQUEUED" => Changed::Done,
         "ALREADY" => Changed::Already,

@@ -1,9 +1,10 @@
-//! Schedules: which ticks there may be, and whether every fire is accounted for.
+//! Schedules: which ticks may exist, and whether every fire is accounted for.
 //!
 //! No process pushes a tick: the claim that reaches a schedule's timer makes it. So an id of a tick
 //! begins as a message that waits from its fire on, if a call declared a schedule with that fire or
-//! may have triggered it. After that it is judged like every other message.
+//! may have triggered it. From then on it is judged like every other message.
 
+mod again;
 mod late;
 mod law;
 
@@ -21,17 +22,17 @@ use crate::queues::TICKS;
 use crate::kit::law::{Spec, tick as parts};
 pub(super) use law::judge;
 
-/// The calls about schedules of one name.
+/// The calls about schedules with one name.
 #[derive(Debug, Default)]
 struct Named {
     specs: BTreeSet<Spec>,
-    /// A call that may have removed it was made.
+    /// Whether a call was made that may have removed the schedule.
     removed: bool,
-    /// When a trigger of the present time without an answer was sent, by the clock of the processes.
+    /// When unanswered triggers for the present time were sent, by the clock of the processes.
     lost_triggers_us: Vec<u64>,
-    /// Whether a call without an answer may have paused it.
+    /// Whether an unanswered call may have paused the schedule.
     lost_pause: bool,
-    /// When a tick of it was made, or granted for the first time: the epoch, and the `seq`.
+    /// When a tick of the schedule was made, or granted for the first time: epoch and `seq`.
     births: Vec<(u16, u64)>,
 }
 
@@ -42,11 +43,11 @@ struct Told {
     seq: u64,
     call: Call,
     words: Vec<String>,
-    /// By the server's clock in ms, and by that of the processes in us.
+    /// The time of the call: by the server's clock in ms, and by that of the processes in us.
     at: (u64, u64),
 }
 
-/// A schedule that remains.
+/// A schedule that remains at the end of the run.
 #[derive(Debug)]
 pub(super) struct Stored {
     pub(super) name: String,
@@ -60,39 +61,49 @@ pub(super) struct Stored {
 #[derive(Debug, Default)]
 pub(super) struct Ticks {
     named: HashMap<String, Named>,
-    /// Ids that an answered call made by hand, or that one without an answer may have made.
-    triggered: HashSet<String>,
+    /// By id of a tick: the calls that made it by hand, or may have.
+    triggered: HashMap<String, Vec<ByHand>>,
     backfilled: u64,
-    /// Lists that got fires, and of these the ones whose last fire was over before.
+    /// The number of lists that were refilled; below, of those that had run dry before.
     refilled: u64,
     dry: u64,
     has_crons: bool,
-    /// When a refill listed a fire of a schedule, by the clock of the processes; never if it got no
-    /// answer.
+    /// When a refill listed a fire of a schedule, by the clock of the processes; `u64::MAX` if it
+    /// was not answered.
     listed_us: HashMap<(String, u64), u64>,
     told: Vec<Told>,
-    /// When calls that declare, pause or remove schedules were sent that got no answer.
+    /// When unanswered calls that declare, pause or remove schedules were sent.
     lost_us: Vec<u64>,
     pub(super) stored: Vec<Stored>,
 }
 
-/// What the checker knows of an id before its first record.
+/// A trigger that made a certain tick, or may have.
+#[derive(Debug, Clone, Copy)]
+enum ByHand {
+    /// Where its answer was, and the server's time: the tick was due then.
+    Made { epoch: u16, seq: u64, now_ms: u64 },
+    /// It got no answer.
+    Perhaps { asked_us: u64 },
+}
+
+/// What the checker knows of a tick's id before its first record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tick<'a> {
     start: Hypothesis,
-    /// Another message may have the same id after it.
+    /// Whether another message may have this id later.
     again: Again,
-    /// The ticks of a schedule that removes those that wait.
+    by_hand: &'a [ByHand],
+    /// The ticks of the schedule, if it removes waiting ticks when it makes another.
     replaced_by: &'a [(u16, u64)],
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Again {
     Never,
-    /// The schedule was removed, and created again after a step back of the server's clock.
+    /// The schedule was removed, and was created again after the server's clock had gone back.
     AfterStep,
-    /// A trigger or a backfill made the tick with this id, or may have made it. It makes the tick
-    /// again once the former message is gone.
+    /// A trigger or backfill made the tick with this id, or may have. The schedule makes it again
+    /// once the earlier message is gone.
     Once,
 }
 
@@ -102,7 +113,7 @@ fn declared(args: &[String]) -> impl Iterator<Item = (&str, &str, &[String])> {
     items.map(|item| (&*item[0], &*item[1], item))
 }
 
-/// Whether a call of `schedule` only judges: a large set is judged before it is declared.
+/// Whether a call of `schedule` only checks: a large set is checked before it is declared.
 pub(super) fn is_dry_run(args: &[String]) -> bool {
     args.get(2).is_some_and(|words| words.contains("dry_run"))
 }
@@ -137,8 +148,8 @@ impl Ticks {
         }
     }
 
-    /// `place` has the epoch and the `seq`; `at` is the server's time in ms, and that of the processes in
-    /// us.
+    /// Notes an answered call. `place` has the epoch and the `seq`; `at` has the server's time in
+    /// ms, and that of the processes in us.
     pub(super) fn answered(
         &mut self,
         call: &Call,
@@ -147,7 +158,7 @@ impl Ticks {
         at: (u64, u64),
     ) {
         match (call, answer) {
-            // Also what held shows: the claim that made it got no answer.
+            // Also counts ticks that `held` shows: their claim got no answer.
             (_, Answer::Claimed { items, .. }) => {
                 for ClaimedItem(id, _, _, attempt, ..) in items {
                     if let (Some((name, _)), 1) = (parts(id), *attempt) {
@@ -157,11 +168,16 @@ impl Ticks {
             }
             (Call::Other { verb, args }, Answer::Other(words)) => match verb.as_str() {
                 "trigger" => {
+                    let made = ByHand::Made {
+                        epoch: place.0,
+                        seq: place.1,
+                        now_ms: at.0,
+                    };
                     for id in words
                         .iter()
                         .filter_map(|word| word.strip_prefix("CREATED "))
                     {
-                        self.triggered.insert(id.to_owned());
+                        self.triggered.entry(id.to_owned()).or_default().push(made);
                         self.backfilled += u64::from(args[1] != "now");
                         self.born(&args[0], place);
                     }
@@ -212,8 +228,10 @@ impl Ticks {
                 }
             }
             ("trigger", [name, times @ ..]) => {
-                let ids = times.iter().map(|time| format!("{name}@{time}"));
-                self.triggered.extend(ids);
+                for id in times.iter().map(|time| format!("{name}@{time}")) {
+                    let calls = self.triggered.entry(id).or_default();
+                    calls.push(ByHand::Perhaps { asked_us });
+                }
             }
             _ => {}
         }
@@ -237,14 +255,14 @@ impl Ticks {
         named.births.push(place);
     }
 
-    /// After the last history.
+    /// Called after the last history has been read.
     pub(super) fn settle(&mut self) {
         for named in self.named.values_mut() {
             named.births.sort_unstable();
         }
     }
 
-    /// None if no call can have made this tick.
+    /// What is known of this tick; `None` if no call can have made it.
     pub(super) fn tick(&self, id: &str, records: &[Record]) -> Option<Tick<'_>> {
         let (name, nominal_ms) = parts(id)?;
         let named = self.named.get(name)?;
@@ -257,7 +275,8 @@ impl Ticks {
         let known_us = records
             .first()
             .map_or(u64::MAX, |record| record.answered_us);
-        let may_be_triggered = self.triggered.contains(id)
+        let by_hand = self.triggered.get(id).map_or(&[][..], |calls| calls);
+        let may_be_triggered = !by_hand.is_empty()
             || named
                 .lost_triggers_us
                 .iter()
@@ -270,7 +289,7 @@ impl Ticks {
         let mut start = Hypothesis::NONE;
         start.wait_at_least(earliest_ms);
         start.due_ms = (dues.len() == 1 && !may_be_triggered).then_some(earliest_ms);
-        // The payload and the options are those of its first delivery: all others must be alike.
+        // The first delivery gives the payload and the options: all others must equal them.
         let of_claim = records.iter().find_map(|record| match record.what {
             What::Claim {
                 version,
@@ -281,7 +300,7 @@ impl Ticks {
             } => Some((version, bytes, options, expiry)),
             _ => None,
         });
-        // What held shows has no options.
+        // `held` does not show the options.
         let of_held = || {
             records.iter().find_map(|record| match record.what {
                 What::Held { version, bytes, .. } => Some((version, bytes, 0, Expiry::NONE)),
@@ -302,70 +321,18 @@ impl Ticks {
         Some(Tick {
             start,
             again,
+            by_hand,
             replaced_by,
         })
     }
 }
 
 impl Tick<'_> {
-    /// The states before the first record: after a FLUSHALL a tick may be settled that is not made
+    /// The states before the first record. After a FLUSHALL a tick may be settled that is not made
     /// again.
     pub(super) fn starts(tick: Option<Self>) -> Vec<Hypothesis> {
         let made = tick.map(|tick| tick.start);
         made.into_iter().chain([Hypothesis::NONE]).collect()
-    }
-}
-
-impl Hypothesis {
-    /// A later tick of the same schedule may have removed it while it waited.
-    pub(super) fn may_be_replaced(&self, record: &Record, context: &Context<'_>) -> bool {
-        let Some(tick) = context.tick.filter(|_| self.is_waiting()) else {
-            return false;
-        };
-        let is_later = |(epoch, seq): &&(u16, u64)| {
-            *epoch == record.epoch
-                && self.seq < *seq
-                && *seq <= record.seq()
-                && !context.epoch.is_void(*seq)
-        };
-        !tick.replaced_by.is_empty()
-            && (tick.replaced_by.iter().any(|birth| is_later(&birth))
-                || !context.epoch.gaps(self.seq, record.seq()).is_empty())
-    }
-
-    /// The same id once more, if a correct queue may make it.
-    pub(super) fn made_again(&self, record: &Record, context: &Context<'_>) -> Option<Self> {
-        let tick = context.tick.filter(|_| !self.is_there())?;
-        let first = context.records.first().map_or(0, Record::seq);
-        let may = match tick.again {
-            // A settlement with a token that a failover voided came before the claim that makes it.
-            _ if self.status == Status::Absent(Gone::NeverPushed) => {
-                context.epoch.undone_before(record.seq())
-            }
-            Again::Never => false,
-            Again::AfterStep => context.epoch.stepped(first, record.seq()),
-            Again::Once => true,
-        };
-        let mut life = tick.start;
-        (life.used, life.hidden, life.chain) = (self.used, self.hidden, self.chain);
-        (life.swept, life.expired) = (self.swept, self.expired);
-        (life.seq, life.now_ms) = (self.seq, self.now_ms);
-        // The schedule, or a new one of its name, may have another payload since.
-        if let (
-            Again::Once | Again::AfterStep,
-            What::Claim {
-                version,
-                bytes,
-                options,
-                expiry,
-                ..
-            },
-        ) = (tick.again, record.what)
-        {
-            life.version = u16::try_from(version).unwrap_or(u16::MAX);
-            (life.bytes, life.options, life.expiry) = (bytes, options, expiry);
-        }
-        (may && self.status != Status::Absent(Gone::Vanished)).then_some(life)
     }
 }
 

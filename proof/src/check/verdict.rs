@@ -6,24 +6,24 @@ use serde::Serialize;
 
 use super::excuses::Excuse;
 
-/// The kinds of violations.
+/// The kinds of violations; the comments describe the message, answer or call that is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Acknowledged, and neither settled, cancelled, dead nor waiting; or acknowledged as
-    /// replicated, and undone.
+    /// A message whose push was acknowledged is neither settled, cancelled, dead nor waiting; or a
+    /// failover undid it although it was acknowledged as replicated.
     Lost,
-    /// Delivered or left without a push, or not as it was pushed.
+    /// A message was delivered or remains that nobody pushed, or differs from its push.
     Unexpected,
-    /// Claimed before its due time by the server's clock.
+    /// A message was claimed before its due time by the server's clock.
     Early,
-    /// Claimed sooner after its push than its delay, by the clock of the processes.
+    /// A message was claimed before its delay had passed, by the clock of the processes.
     EarlyByClient,
-    /// Claimed before the new due time that a retry, again, crash or move gave it.
+    /// A message was claimed before the new due time that a retry, again, crash or move gave it.
     RetriedEarly,
-    /// Claimed with another due time than it has.
+    /// A claim returned another due time than the message has.
     WrongDue,
-    /// Claimed during another lease on it.
+    /// A message was claimed while another lease on it lasted.
     OverlappingLeases,
     /// A lease ended before its deadline without a settlement.
     LeasesCutShort,
@@ -31,56 +31,58 @@ pub enum Kind {
     StaleTokensAccepted,
     ClaimedAfterAck,
     FiredAfterCancel,
-    /// An id in two states, or another inconsistency in the remaining keys.
+    /// An id is in two states, or the remaining keys are inconsistent in another way.
     TwoStates,
     DeadAndDelivered,
-    /// Delivered or made again without an explanation.
+    /// A message was delivered or made a second time without an explanation.
     UnexplainedDuplicates,
-    /// Granted between the answer to a pause and the resume.
+    /// A message was granted between the answer to a pause and the resume.
     GrantedWhilePaused,
-    /// Granted before the time until which the queue was closed.
+    /// A message was granted before the time until which the queue was closed.
     GrantedWhileClosed,
     /// More starts in a window than the rate of the queue allows.
     OverRate,
     /// More messages leased than the queue allows.
     OverLeased,
-    /// Granted after its deadline, or after it was dropped as expired.
+    /// A message was granted after its deadline, or after it was dropped as expired.
     GrantedExpired,
-    /// A refused push that is stored all the same.
+    /// A message is stored although its push was refused.
     RefusedLeftTrace,
     /// An attempt that differs from failures plus crashes plus one.
     Miscounted,
-    /// Dead before its limit or deadline, or not at it.
+    /// A message is dead before its limit or deadline, or is not dead after it.
     WrongDeaths,
-    /// A caller got an outcome that the server had not reported, or for a message that no process
+    /// A caller got an outcome that the server did not report, or one for a message that no process
     /// pushed.
     ApiLies,
-    /// An answer that contradicts the earlier ones.
+    /// An answer contradicts earlier ones.
     Contradictions,
-    /// The server forgot an answer, and the harness had not truncated its file.
+    /// The server forgot a change that it had answered, although the harness did not truncate its
+    /// file.
     RolledBack,
     /// The queue has more changes than calls.
     UnaskedChanges,
-    /// A time in an answer, or of a remaining message, that differs from the requested one.
+    /// A time in an answer or of a remaining message is not the requested one.
     WrongTimes,
-    /// A claim found nothing although a message was due, or no claim came for long without a fault.
+    /// A claim found nothing although a message was due, or there was no claim for long without a
+    /// fault.
     Late,
-    /// Claimed after a message with a later due time.
+    /// A message was claimed after one with a later due time.
     OutOfOrder,
-    /// Granted to a process that neither started nor returned it.
+    /// A message was granted to a process that neither started nor returned it.
     NeverStarted,
-    /// A server of HTTP handed a delivery to two claims.
+    /// A server of HTTP handed one delivery to two claims.
     HandedOutTwice,
-    /// The lease of a grant ran out, although its claim over HTTP was repeated and answered in time:
-    /// that charges a crash.
+    /// The lease of a grant expired, which charges a crash, although its claim over HTTP was
+    /// repeated and answered in time.
     ChargedToRepetition,
-    /// A server of HTTP settled a delivery that no consumer asked it to settle, or gave back one that
-    /// a consumer had or could still ask for.
+    /// A server of HTTP settled a delivery that no consumer asked it to settle, or released one
+    /// that a consumer had or could still ask for.
     SettledUnasked,
-    /// A worker went on claiming after a claim without an answer, did not ask for what that claim was
-    /// granted, and the leases ran out: a crash was charged for a delivery that no handler saw.
+    /// A worker kept claiming after an unanswered claim, and never asked what that claim was
+    /// granted. The leases expired: a crash was charged for a delivery that no handler saw.
     ChargedUnseen,
-    /// A worker's settlement was refused while its lease lasted, and not sent again: the message is
+    /// A worker's settlement was refused while its lease lasted, and not repeated: the message is
     /// handled twice.
     SettlementDropped,
     /// After a fault, workers claimed again later than they must.
@@ -88,20 +90,21 @@ pub enum Kind {
     /// A worker ran more handlers than its concurrency, more handlers of a queue than its max, or
     /// handlers of other queues in a reserve.
     SharesBroken,
-    /// Made in a partition to which its id does not belong.
+    /// A message was stored in a partition to which its id does not belong.
     InTwoPartitions,
-    /// Looked for, by id, in a partition to which its id does not belong.
+    /// A call looked for an id in a partition to which the id does not belong.
     InNone,
-    /// A call by one map was applied by a partition with another.
+    /// A partition applied a call that was routed by another map than its own.
     OldMapAccepted,
     /// No worker called a partition for more than 4 s.
     Unattended,
-    /// A fire of a schedule that is in none of its counts or in two, or a tick in its counts that no
-    /// claim granted.
+    /// A fire of a schedule is in none of its counts, or in two; or a tick is counted that no claim
+    /// granted.
     UnaccountedFires,
-    /// A message that follows a delivery is there, although the ack was refused.
+    /// A follow-up is stored although its ack was refused.
     ChildOfRefusedAck,
-    /// A push with a window stored a message, and another one of its id before the window was over.
+    /// A push with a window stored a message, and another push stored a second one before the
+    /// window ended.
     SecondCreatedInWindow,
 }
 
@@ -154,7 +157,7 @@ impl Kind {
     ];
 }
 
-/// Why a message was delivered more than once.
+/// The reasons for which a message was delivered more than once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
@@ -165,18 +168,18 @@ pub enum Cause {
     Snooze,
     Throttle,
     Requeue,
-    /// A call without an answer.
+    /// A call without an answer may have delivered it.
     UnknownOutcome,
 }
 
-/// Pushes with a window: those that stored a message, and those whose id a window remembered.
+/// Counts of pushes with a window: those that stored a message, and those that a window prevented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct OfWindows {
     pub created: u64,
     pub remembered: u64,
 }
 
-/// What schedules did: the fires and their counts are of the schedules that remain.
+/// Counts of schedules. The fires and their counts are those of the schedules that remain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct OfSchedules {
     pub left: u64,
@@ -186,48 +189,49 @@ pub struct OfSchedules {
     pub overlapped: u64,
     pub paused: u64,
     pub triggered: u64,
-    /// Those that have made as many ticks as their limit.
+    /// Schedules that have made as many ticks as their limit.
     pub ended: u64,
-    /// Ticks of past fires that were made by hand.
+    /// Ticks of past fires that a backfill made.
     pub backfilled: u64,
-    /// Lists of crons that got fires, and of these the ones whose last fire was over before.
+    /// Lists of crons that were refilled; below, those of them that had run dry before.
     pub refilled: u64,
     pub dry: u64,
     /// Deliveries of ticks.
     pub granted: u64,
-    /// Declarations that were applied, and those that were refused as older.
+    /// Declarations that were applied; below, those that were refused because their revision was
+    /// older.
     pub applied: u64,
     pub stale: u64,
 }
 
-/// What consumers over HTTP did. No violations.
+/// Counts of consumers over HTTP. None of them is a violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct OfHttp {
     pub claims: u64,
-    /// Sendings of claims that got no whole answer.
+    /// Tries of claims that got no complete answer.
     pub unanswered: u64,
     pub handed_out: u64,
-    /// Deliveries of a grant that was older than the claim that got them: of a repetition.
+    /// Deliveries that a repeated claim got from an earlier grant.
     pub repeated: u64,
-    /// Grants that the servers gave back, because nobody received them.
+    /// Grants that the servers released because no consumer received them.
     pub given_back: u64,
-    /// Grants that nobody received in time, and nobody gave back: a crash was charged.
+    /// Grants that no consumer received in time and no server released: a crash was charged.
     pub unreceived: u64,
     pub settled: u64,
 }
 
 impl OfHttp {
-    /// Whether consumers over HTTP ran, and the run proves nothing about them: no claim got a message,
-    /// or none of many claims without an answer was repeated.
+    /// Whether consumers over HTTP ran and yet the run proves nothing about them: no claim got a
+    /// message, or of many unanswered claims none was repeated.
     pub(super) fn proves_nothing(&self) -> bool {
         self.claims > 0 && self.handed_out == 0 || self.unanswered >= FEW && self.repeated == 0
     }
 }
 
-/// Of so many claims without an answer some were granted.
+/// Above this number of unanswered claims, some must have been granted messages.
 const FEW: u64 = 50;
 
-/// How long due messages waited for a claim, in ms, clock steps left out.
+/// For how long due messages waited for a claim, in ms. Waits with a clock step are left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Lateness {
     pub judged: u64,
@@ -241,7 +245,7 @@ pub struct Lateness {
 pub struct OfQueue {
     pub messages: u64,
     pub deliveries: u64,
-    /// Violations of its messages.
+    /// The number of violations that concern its messages.
     pub violations: u64,
     pub lateness: Lateness,
 }
@@ -249,35 +253,35 @@ pub struct OfQueue {
 /// How far the limits of queues and messages took effect. None of these counts is a violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Limited {
-    /// Grants that were judged by a rate, and the most starts in one of its windows.
+    /// Grants that were judged by a rate; below, the most starts within one window.
     pub under_rate: u64,
     pub most_in_window: u64,
-    /// Grants that were judged by a limit of leased messages, and the most that were leased at once.
+    /// Grants that were judged by `max_leased`; below, the most messages leased at once.
     pub under_max_leased: u64,
     pub most_leased: u64,
-    /// Messages that were dead or dropped because they expired.
+    /// Messages that became dead or were dropped because they expired.
     pub expired: u64,
-    /// Snoozes and throttles that were applied.
+    /// Snoozes that were applied; below, throttles.
     pub snoozed: u64,
     pub throttled: u64,
 }
 
-/// How many examples of each kind are kept.
+/// The number of examples that are kept of each kind.
 const EXAMPLES: usize = 5;
 
 /// The result of the checker.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Verdict {
-    /// Whether the run proves anything.
+    /// Whether the run can prove anything.
     pub valid: bool,
     pub invalid_because: Vec<String>,
-    /// Different messages that were stored.
+    /// The number of different messages that were stored.
     pub messages: u64,
     pub deliveries: u64,
     /// Pushes that were acknowledged as replicated: no failover may undo them.
     pub replicated: u64,
-    /// Stored messages without a wish for replicas that a failover or a truncated file undid before
-    /// they were handled: a loss that `Durability::Memory` allows. No violation.
+    /// Messages stored without a replica that a failover or a truncated file undid before they were
+    /// handled. `Durability::Memory` allows that loss: it is not a violation.
     pub lost_in_declared_window: u64,
     #[serde(flatten)]
     pub violations: BTreeMap<Kind, u64>,
@@ -288,22 +292,22 @@ pub struct Verdict {
     pub windows: OfWindows,
     pub http: OfHttp,
     pub explained_duplicates: BTreeMap<Cause, u64>,
-    /// Calls without an answer, by kind: their number, and how many messages they explain.
+    /// The unanswered calls of each kind, and how many messages they explain.
     pub excuses: BTreeMap<&'static str, Excuse>,
-    /// How late messages were claimed, where that is certain.
+    /// For how long messages waited for their claim, where that is certain.
     pub lateness: Lateness,
-    /// The same by queue.
+    /// The counts of each queue.
     pub queues: BTreeMap<String, OfQueue>,
-    /// Messages that vanished and that only a purge can have taken.
+    /// Messages that vanished, where only a purge can be the reason.
     #[serde(skip)]
     pub(super) swept: u64,
-    /// Ids with too many unknown outcomes to be judged.
+    /// Ids that could not be judged, because they have too many calls with unknown outcomes.
     pub unjudged: u64,
     /// Starts of handlers that were judged by the shares of their worker.
     pub shares_judged: u64,
-    /// Answered calls, by verb.
+    /// The number of answered calls of each verb.
     pub verbs: BTreeMap<String, u64>,
-    /// How often each fault began.
+    /// How often each fault was begun.
     pub faults: BTreeMap<String, u64>,
     pub examples: BTreeMap<Kind, Vec<String>>,
 }
@@ -320,7 +324,7 @@ impl Verdict {
         self.violations.get(&kind).copied().unwrap_or(0)
     }
 
-    /// No violations, as far as the run proves anything.
+    /// Whether there are no violations, and the run proves anything.
     pub fn is_clean(&self) -> bool {
         self.violations.values().all(|count| *count == 0)
     }
@@ -329,7 +333,7 @@ impl Verdict {
         self.valid && self.is_clean()
     }
 
-    /// Counts a violation; describes it only if the example is kept.
+    /// Counts a violation. `words` describes it, and is called only if the example is kept.
     pub(super) fn found(&mut self, kind: Kind, words: impl FnOnce() -> String) {
         *self.violations.entry(kind).or_default() += 1;
         let examples = self.examples.entry(kind).or_default();

@@ -30,7 +30,7 @@ pub enum Kind {
     CancellerKill,
 }
 
-/// Faults of one lane follow one another; the lanes run concurrently.
+/// A lane: its faults follow one another, and the lanes run concurrently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
     Cluster,
@@ -51,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// About how long it takes on an idle machine.
+    /// About how long the fault takes on an idle machine.
     pub(super) fn takes(self) -> Duration {
         Duration::from_secs(match self {
             Self::MasterKill
@@ -65,7 +65,7 @@ impl Kind {
     }
 }
 
-/// The requested faults that these servers know.
+/// The requested faults that these servers support.
 pub(super) async fn possible(scene: &Scene) -> Result<Vec<Kind>> {
     if scene.options.no_faults {
         return Ok(Vec::new());
@@ -82,7 +82,7 @@ pub(super) async fn possible(scene: &Scene) -> Result<Vec<Kind>> {
     Ok(kinds)
 }
 
-/// Injects the fault. No fault excludes another.
+/// Injects the fault. No fault excludes another on a cluster.
 pub(super) async fn inject(kind: Kind, scene: &Scene, rng: &mut Rng) -> bool {
     let limit = kind.takes() + 6 * LIMIT;
     marked(&scene.log, kind.name(), limit, async |mark| {

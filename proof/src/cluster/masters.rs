@@ -1,4 +1,4 @@
-//! Masters that die, freeze, cannot be reached, or join and leave.
+//! Faults of masters: they die, freeze, become unreachable, or join and leave.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ struct Failover {
     old: Arc<Node>,
     new: Arc<Node>,
     queues: Vec<String>,
-    /// `incarnation` and `seq` of each queue before the fault.
+    /// For each queue: its `incarnation` and `seq` before the fault.
     before: Vec<(String, u64)>,
     since_us: u64,
 }
@@ -65,7 +65,8 @@ impl Failover {
                 before.0 == *incarnation,
                 "{queue} was {before:?} and is {incarnation}"
             );
-            // Later answers of the old master are then between the two.
+            // So that later answers of the old master have a `seq` between its last one and the
+            // raised one.
             let meta = format!("dueq:{{{queue}}}:meta");
             let raise = ["HINCRBY", &*meta, "seq", "1000000"];
             let next = until("a master that takes writes", async || {
@@ -120,7 +121,8 @@ pub(super) async fn chosen(scene: &Scene, rng: &mut Rng) -> Result<Arc<Node>> {
     Ok(Arc::clone(rng.choice(&masters).context("no masters")?))
 }
 
-/// The former master is a replica with all data; without one the next failover would lose more.
+/// Waits until the former master is a replica with all data; before that, another failover would
+/// lose more.
 async fn rejoined(old: &Node) -> Result<()> {
     until("the former master as a replica", async || {
         Ok((!old.is_master().await?).then_some(()))
@@ -129,7 +131,7 @@ async fn rejoined(old: &Node) -> Result<()> {
     cluster::follows(old.port).await
 }
 
-/// kill -9.
+/// Kills a master by SIGKILL.
 pub(super) async fn kill(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let failover = Failover::plan(scene, rng).await?;
     mark.begin(&failover.words());
@@ -151,7 +153,7 @@ pub(super) async fn kill(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Resul
     Ok(())
 }
 
-/// Frozen until the replica has replaced it. When it continues, it still believes to be the master
+/// Freezes a master until its replica has replaced it. After it resumes, it still acts as a master
 /// until another server tells it.
 pub(super) async fn freeze(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let failover = Failover::plan(scene, rng).await?;
@@ -182,7 +184,7 @@ pub(super) async fn freeze(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Res
     Ok(())
 }
 
-/// Clients and its replica cannot reach it; the other masters can.
+/// Cuts a master off from clients and from its replica; the other masters still reach it.
 pub(super) async fn cut(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let node = chosen(scene, rng).await?;
     let direction = if rng.bool() {
@@ -214,7 +216,7 @@ pub(super) async fn cut(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Result
     Ok(())
 }
 
-/// A master joins, gets some slots, and serves them; then it gives them back and leaves.
+/// Adds a master, which gets some slots and serves them; then it gives them back and leaves.
 pub(super) async fn add(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     mark.begin("a new master");
     let since_us = now_us();
@@ -246,7 +248,7 @@ pub(super) async fn add(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Result
     for slot in moves {
         slots::by_keys(&slot.reversed(), rng).await?;
     }
-    // Until its former slots are known everywhere, its leaving would be a failure.
+    // Leaving is safe only after every server knows the new owner of its slots.
     tokio::time::sleep(Duration::from_millis(500)).await;
     scene.nodes.remove(&node).await?;
     scene.touched(touched, since_us);

@@ -1,5 +1,6 @@
-//! A run on a cluster: masters and replicas, a crew, and faults of slots and masters on a seeded
-//! schedule; then all faults end, the crew drains, and histories are checked.
+//! A run on a cluster: masters and replicas, a crew of processes, and faults of slots and masters
+//! on a schedule decided by the seed. Then all faults end, the crew drains the queues, and the
+//! histories are checked.
 
 mod faults;
 mod masters;
@@ -34,12 +35,12 @@ use faults::Lane;
 use nodes::{Node, Nodes};
 
 const MASTERS: usize = 3;
-/// Messages per second of all producers by default: seven servers and nine processes share the
-/// machine.
+/// The default number of messages per second of all producers. It is low, because seven servers and
+/// nine processes share the machine.
 const RATE: u64 = 200;
 /// Operations per second of the canceller.
 const CANCELLER_RATE: u64 = 40;
-/// Between two deaths of processes, in ms: a new process first connects to all servers.
+/// The pause between two deaths of processes, in ms: a new process first connects to all servers.
 const PROCESS_PAUSE_MS: std::ops::Range<u64> = 2_000..8_000;
 const CREW: [(Role, &str, &[&str]); 5] = [
     (Role::Producer, "producer", &["p1", "p2", "p3"]),
@@ -49,7 +50,7 @@ const CREW: [(Role, &str, &[&str]); 5] = [
     (Role::Operator, "scheduler", &["s1"]),
 ];
 
-/// The parts of a run, for the faults.
+/// The parts of a run that faults need.
 struct Scene {
     options: Options,
     nodes: Nodes,
@@ -75,13 +76,13 @@ impl Scene {
 }
 
 impl Scene {
-    /// A fault that began then, and is over, touched these queues or partitions.
+    /// Notes a fault that has ended: it began at `since_us` and touched these queues or partitions.
     fn touched(&self, queues: Vec<String>, since_us: u64) {
         self.log.write(&Event::Touched { queues, since_us });
     }
 }
 
-/// Runs until the queues have drained.
+/// Runs the crew and the faults until the queues have drained.
 pub async fn run(mut options: Options) -> Result<Ran> {
     options.queues = ON_CLUSTER;
     options.rate = options.rate.or(Some(RATE));
@@ -144,7 +145,7 @@ pub async fn run(mut options: Options) -> Result<Ran> {
     result
 }
 
-/// The name and version in a server's own words.
+/// The name and version that a server program prints.
 fn version(program: &Path) -> String {
     let told = std::process::Command::new(program)
         .arg("--version")
@@ -171,7 +172,7 @@ async fn play(scene: &Scene, version: String, folder: &Path) -> Result<Ran> {
     for place in &scene.crew {
         place.until("its start", |status| status.ready).await?;
     }
-    // All masters have replicas: one producer waits for them with every push.
+    // All masters have replicas, so one producer waits for them with every push.
     std::fs::write(folder.join(REPLICA_SIGN), "")?;
     let begun = Instant::now();
     disturb(scene, begun).await?;
@@ -203,7 +204,7 @@ async fn play(scene: &Scene, version: String, folder: &Path) -> Result<Ran> {
     })
 }
 
-/// Injects faults for the duration of the run.
+/// Injects faults until the run's duration is over.
 async fn disturb(scene: &Scene, begun: Instant) -> Result<()> {
     let kinds = faults::possible(scene).await?;
     let (enough, is_enough) = tokio::sync::watch::channel(false);
@@ -263,7 +264,8 @@ async fn crew(
                 "p3" => arguments.push("--once".into()),
                 _ => {}
             }
-            // It is not used: a process of a cluster reaches every server by that server's proxy.
+            // This proxy is not used: on a cluster a process reaches every server by that server's
+            // own proxy.
             let proxy = Proxy::start(first, Mode::Pass).await?;
             let folder = folder.to_owned();
             crew.push(Place::new(

@@ -1,5 +1,5 @@
-//! The servers of a cluster: each is reached by clients and replicas through a proxy, whose port it
-//! announces.
+//! The servers of a cluster. Clients and replicas reach each server through a proxy, whose port the
+//! server announces.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -14,17 +14,17 @@ use crate::faults::rights;
 use crate::kit::proxy::{Mode, Proxy};
 use crate::kit::server::Live;
 
-/// The arguments of every server, beside [`commands::OPTIONS`].
+/// The arguments of every server, in addition to [`commands::OPTIONS`].
 const ARGUMENTS: [&str; 16] = [
-    // A master that has given its last slot away stays a master.
+    // A master that has given away its last slot must stay a master.
     "--cluster-allow-replica-migration",
     "no",
     "--cluster-require-full-coverage",
     "no",
-    // A replica whose link was cut a while ago is promoted all the same.
+    // A replica must be promoted even if its link to the master was cut for some time.
     "--cluster-replica-validity-factor",
     "0",
-    // A replica whose link carries nothing opens another soon.
+    // A replica with a silent link must soon open another one.
     "--repl-timeout",
     "5",
     "--repl-ping-replica-period",
@@ -37,7 +37,7 @@ const ARGUMENTS: [&str; 16] = [
     "15000",
 ];
 
-/// How long a slot may be without a master.
+/// The longest time for which a slot may have no master.
 const PROMOTION_LIMIT: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -57,7 +57,7 @@ impl Deref for Node {
 
 impl Node {
     async fn start(program: &Path, number: usize) -> Result<Arc<Self>> {
-        // It leads nowhere until the server has its port.
+        // The proxy forwards nothing until the server has a port.
         let proxy = Proxy::start(0, Mode::Away).await?;
         let announced = proxy.port().to_string();
         let (program, arguments) = (
@@ -90,7 +90,7 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Starts so many masters with a replica each.
+    /// Starts this number of masters, each with a replica.
     pub(super) async fn start(program: PathBuf, masters: usize, folder: &Path) -> Result<Self> {
         let mut all = Vec::new();
         for number in 1..=2 * masters {
@@ -179,8 +179,8 @@ impl Nodes {
         commands::slot(first, &format!("dueq:{{{queue}}}:meta")).await
     }
 
-    /// The master that serves a slot, in its own view. A busy machine's servers may promote a
-    /// replica at any time: until then the slot has none.
+    /// The server that is the master of a slot, in its own view. On a busy machine a replica may be
+    /// promoted at any time; until then the slot has no master.
     pub(super) async fn owner(&self, slot: u16) -> Result<Arc<Node>> {
         let begin = Instant::now();
         while begin.elapsed() < PROMOTION_LIMIT {

@@ -1,4 +1,4 @@
-//! Masters that do not serve for a while and keep their slots, and one that loses its keys.
+//! Faults of masters that keep their slots but do not serve for a while, or lose their keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use crate::history::{Event, now_us};
 use crate::kit::proxy::{Direction, Mode};
 use crate::queues::PARTITIONED;
 
-/// The usual node timeout in ms, and one that is longer than a freeze.
+/// The usual node timeout in ms; below, one that is longer than a freeze.
 const USUAL_TIMEOUT: &str = "2000";
 const LONG_TIMEOUT: &str = "15000";
 const FROZEN_MS: std::ops::Range<u64> = 1_000..6_000;
 
-/// Frozen for less than the node timeout: no replica is promoted.
+/// Freezes a master for less than the node timeout, so that no replica is promoted.
 pub(super) async fn stop(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let node = chosen(scene, rng).await?;
     let (queues, since_us) = (scene.queues_of(&node).await?, now_us());
@@ -60,7 +60,7 @@ async fn set_timeout(scene: &Scene, ms: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until no other server waits for its answer.
+/// Waits until no other server waits for an answer of this one.
 async fn heard(scene: &Scene, node: &Node) -> Result<()> {
     let id = dueq_testkit::cluster::id(node.port).await?;
     for other in scene.nodes.all() {
@@ -78,7 +78,7 @@ async fn heard(scene: &Scene, node: &Node) -> Result<()> {
     Ok(())
 }
 
-/// It gets all calls, and no client or replica gets an answer.
+/// Makes a master receive all calls, while no client or replica gets an answer.
 pub(super) async fn drop_answers(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let node = chosen(scene, rng).await?;
     let (queues, since_us) = (scene.queues_of(&node).await?, now_us());
@@ -96,7 +96,7 @@ pub(super) async fn drop_answers(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) 
     Ok(())
 }
 
-/// One master refuses all calls of the processes.
+/// Takes the rights of the processes' user away on one master.
 pub(super) async fn take_rights(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let node = chosen(scene, rng).await?;
     let (queues, since_us) = (scene.queues_of(&node).await?, now_us());
@@ -108,7 +108,7 @@ pub(super) async fn take_rights(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -
     Ok(())
 }
 
-/// FLUSHALL of the master that has the map of the queue with partitions, while other masters keep
+/// Empties the master that has the home of the partitioned queue, while other masters keep
 /// partitions of it.
 pub(super) async fn empty_home(scene: &Scene, mark: &Mark<'_>) -> Result<()> {
     let home = scene.nodes.slot(PARTITIONED).await?;
@@ -147,10 +147,11 @@ async fn map(home: &Arc<Node>) -> Result<Option<String>> {
     home.command(&["HGET", &meta, "map"]).await
 }
 
-/// Empties a master; returns the incarnation that each queue had, empty for one that did not exist.
+/// Empties a master. Returns the incarnation that each queue had; empty if it did not exist.
 async fn emptied(node: &Node, queues: &[String]) -> Result<Vec<String>> {
-    // A queue that is made between the reading and the emptying would be lost without a word. A
-    // transaction may not name several slots; a script may, if it does not declare them.
+    // A script reads and empties in one step: a queue that is created between the two would be lost
+    // unnoticed. A transaction may not name several slots; a script may, if it does not declare the
+    // keys.
     const SCRIPT: &str = "local found = {} \
         for i, key in ipairs(ARGV) do found[i] = redis.call('HGET', key, 'incarnation') or '' end \
         redis.call('FLUSHALL') return found";

@@ -1,4 +1,4 @@
-//! Slots that move from one master to another while their queues are in use.
+//! Faults that move slots from one master to another while their queues are in use.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use super::nodes::Node;
 use crate::faults::{Mark, last, target, until};
 use crate::history::now_us;
 
-/// How long a move stays unfinished.
+/// How long an unfinished move lasts.
 const HALFWAY: Duration = Duration::from_secs(5);
-/// How often a slot moves in a storm, and how often in all.
+/// The interval between two moves of a storm; below, the number of moves.
 const TURN: Duration = Duration::from_millis(200);
 const TURNS: usize = 12;
 
-/// A slot of a queue, and the two masters of its move.
+/// A slot of a queue, and the two masters between which it moves.
 struct Trip {
     queue: String,
     from: Arc<Node>,
@@ -28,7 +28,7 @@ struct Trip {
 }
 
 impl Trip {
-    /// A queue and its new master, by the seed.
+    /// Chooses a queue and its new master, by the seed.
     async fn plan(scene: &Scene, rng: &mut Rng) -> Result<Self> {
         let (queue, slot) = rng.choice(&scene.queues).context("no queues")?.clone();
         let from = scene.nodes.owner(slot).await?;
@@ -68,13 +68,14 @@ impl Trip {
         mark.end(&self.words());
     }
 
-    /// Redirections of the former master so far: a client that was there and had to go on.
+    /// The number of redirections by the former master so far. Each was sent to a client that asked
+    /// the wrong master.
     async fn redirections(&self) -> Result<u64> {
         Ok(self.from.errors("MOVED").await? + self.from.errors("ASK").await?)
     }
 }
 
-/// Key by key, with pauses between.
+/// Moves a slot key by key, with pauses between.
 pub(super) async fn one(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let trip = Trip::plan(scene, rng).await?;
     let before = trip.redirections().await?;
@@ -99,8 +100,8 @@ pub(super) async fn by_keys(slot: &SlotMove, rng: &mut Rng) -> Result<()> {
     slot.finish().await
 }
 
-/// Unfinished for 5 s: with some of the keys moved it is finished, and half of the time the slot
-/// moves back at once; without a moved key it is taken back.
+/// Leaves a move unfinished for 5 s. If some keys were moved, finishes it, and half of the time
+/// moves the slot back at once. If no key was moved, cancels it.
 pub(super) async fn halfway(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let trip = Trip::plan(scene, rng).await?;
     let (slot, keys, returns) = (trip.by_keys(), rng.usize(0..5), rng.bool());
@@ -119,7 +120,7 @@ pub(super) async fn halfway(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Re
         }
     }
     trip.over(scene, mark);
-    // A queue without any traffic for 5 s is parked: nothing asks for its slot.
+    // A queue without traffic is parked after 5 s, and then no call uses its slot.
     ensure_seen(
         mark,
         seen,
@@ -127,7 +128,7 @@ pub(super) async fn halfway(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Re
     )
 }
 
-/// Calls that a half-moved slot has refused so far.
+/// The number of calls that a half-moved slot has refused so far.
 async fn halted(trip: &Trip) -> Result<u64> {
     let Trip { from, to, .. } = trip;
     Ok(from.errors("TRYAGAIN").await? + to.errors("TRYAGAIN").await? + from.errors("ASK").await?)
@@ -141,7 +142,7 @@ fn ensure_seen(mark: &Mark<'_>, seen: u64, words: &str) -> Result<()> {
     Ok(())
 }
 
-/// A storm of redirections.
+/// Moves a slot to and fro quickly, which makes a storm of redirections.
 pub(super) async fn to_and_fro(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let trip = Trip::plan(scene, rng).await?;
     let before = trip.redirections().await?;
@@ -159,14 +160,14 @@ pub(super) async fn to_and_fro(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) ->
     ensure_seen(mark, seen, &format!("{TURNS} moves, {seen} redirections"))
 }
 
-/// Whether the servers move slots in one piece.
+/// Whether the servers can move a slot atomically.
 pub(super) async fn moves_atomically(scene: &Scene) -> Result<bool> {
     let first = scene.nodes.all().into_iter().next().context("no servers")?;
     let help: Vec<String> = first.command(&["CLUSTER", "HELP"]).await?;
     Ok(help.iter().any(|line| line.starts_with("MIGRATESLOTS")))
 }
 
-/// In one piece, as Valkey 9 does; cancelled at times.
+/// Moves a slot atomically, as Valkey 9 can; sometimes cancels the move.
 pub(super) async fn atomic(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let trip = Trip::plan(scene, rng).await?;
     let (slot, cancels) = (trip.slot.to_string(), rng.u32(0..4) == 0);
@@ -189,7 +190,7 @@ pub(super) async fn atomic(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Res
     }
     let state = until("the end of a migration", async || {
         let told: Vec<redis::Value> = trip.from.command(&["CLUSTER", "GETSLOTMIGRATIONS"]).await?;
-        // Earlier ones follow.
+        // The newest migration is first; older ones follow.
         let newest = format!("{:?}", told.first());
         let ends = ["success", "failed", "cancelled"].into_iter();
         let mut ended = ends.filter(|state| newest.contains(&format!("\"{state}\"")));
@@ -198,7 +199,8 @@ pub(super) async fn atomic(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Res
     .await?;
     let owner = scene.nodes.owner(trip.slot).await?;
     trip.over(scene, mark);
-    // The servers may give a migration up, such as when their connection breaks. Then the slot stays.
+    // The servers may give up a migration, for example when their connection breaks. Then the slot
+    // stays.
     let expected = if state == "success" {
         &trip.to
     } else {

@@ -1,4 +1,4 @@
-//! Faults of the server's clients, scripts and functions.
+//! Faults of the server's client connections, scripts and functions.
 
 use anyhow::{Context, Result};
 
@@ -14,7 +14,8 @@ pub(super) enum Whom {
 
 pub(super) async fn kill(stage: &Stage, mark: &Mark<'_>, whom: Whom) -> Result<()> {
     let mut begun = false;
-    // A worker blocks only while it is idle, and subscribes again after another fault.
+    // A worker blocks only while idle, and subscribes again after another fault: so wait for a
+    // connection.
     let killed = target("connection to kill", async || {
         let types: &[&str] = match whom {
             Whom::Subscribers => &["pubsub"],
@@ -28,7 +29,7 @@ pub(super) async fn kill(stage: &Stage, mark: &Mark<'_>, whom: Whom) -> Result<(
                 .query_async(&mut connection)
                 .await?;
             let found: Vec<_> = list.lines().filter(|line| is_target(line, whom)).collect();
-            // An empty pipeline would be an error, and an error is not the lack of an object.
+            // An empty pipeline would be an error, which differs from finding no connection.
             if found.is_empty() {
                 continue;
             }
@@ -37,13 +38,14 @@ pub(super) async fn kill(stage: &Stage, mark: &Mark<'_>, whom: Whom) -> Result<(
             }
             let mut kills = redis::pipe();
             if whom == Whom::Blocked {
-                // In one round trip: a client may not stay blocked for long.
+                // In one round trip, because a client is blocked only for a short time.
                 for line in found {
                     let id = field(line, "id=");
                     kills.cmd("CLIENT").arg(&["KILL", "ID", id]);
                 }
             } else {
-                // One search for all: each search by ID goes through up to 10,000 idle clients.
+                // One search for all of them: each search by ID goes through up to 10,000 idle
+                // clients.
                 let kill = ["KILL", "TYPE", kind, "SKIPME", "yes"];
                 kills.cmd("CLIENT").arg(&kill);
             }
@@ -60,7 +62,8 @@ pub(super) async fn kill(stage: &Stage, mark: &Mark<'_>, whom: Whom) -> Result<(
     Ok(())
 }
 
-/// Whether a line of CLIENT LIST is about such a connection, and not about this one.
+/// Whether a line of CLIENT LIST is about a connection of this kind, and not about the harness's
+/// own.
 fn is_target(line: &str, whom: Whom) -> bool {
     let is_ours = field(line, "cmd=") == "client|list";
     !is_ours && (whom != Whom::Blocked || field(line, "flags=").contains('b'))
@@ -72,8 +75,9 @@ fn field<'a>(line: &'a str, name: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// Notices of 8 KiB each, 128 of them in one transaction. Valkey 9 sends a string of 16 KiB or more
-/// without copying it and does not count it as output, so that one long notice would cut no connection.
+/// The size of a notice; 128 of them are sent in one transaction. Valkey 9 sends a string of 16 KiB
+/// or more without a copy and does not count it as output, so one long notice would cut no
+/// connection.
 const NOTICE_BYTES: usize = 8 << 10;
 const NOTICES: usize = 128;
 
@@ -108,9 +112,9 @@ pub(super) async fn slow_subscriber(stage: &Stage, mark: &Mark<'_>) -> Result<()
     Ok(())
 }
 
-/// Publishes the notices; returns how many subscribers the server closes because of them. The
-/// server sends nothing during a transaction, and CLIENT LIST in the same transaction marks (flag
-/// A) the clients to close: a subscriber whose worker dies at this moment does not count.
+/// Publishes the notices. Returns how many subscribers the server closes because of them. Within a
+/// transaction the server sends nothing, and CLIENT LIST in it marks the clients to be closed (flag
+/// A): so a subscriber whose worker dies at that moment is not counted.
 async fn flood(stage: &Stage, channel: &str) -> Result<usize> {
     let notice = "9".repeat(NOTICE_BYTES);
     let mut transaction = redis::pipe();
@@ -141,8 +145,8 @@ pub(super) async fn script_flush(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The processes call scripts, so only this client by FCALL is affected; the processes must not
-/// notice.
+/// Deletes the Functions library. Processes call scripts, so only the harness's own FCALL fails;
+/// the processes must not notice.
 pub(super) async fn function_flush(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
     let version = async || {
         stage

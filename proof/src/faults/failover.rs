@@ -15,14 +15,14 @@ use crate::kit::proxy::{Direction, Mode, Proxy};
 use crate::run::stage::{Stage, confirmed_sign};
 use crate::run::store::{Found, Store};
 
-/// A replica may have to load a million messages.
+/// How long a replica may take to sync: it may have to load a million messages.
 const SYNC_LIMIT: Duration = Duration::from_secs(60);
 
 /// The servers of a failover.
 struct Servers {
     old: Arc<Store>,
     new: Arc<Store>,
-    /// Between the two, so that the replica can be made to lag.
+    /// A proxy between master and replica, which can make the replica lag.
     link: Proxy,
 }
 
@@ -57,21 +57,21 @@ pub(super) async fn fail_over(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> 
     let done = done.await;
     std::fs::remove_file(stage.replica_sign())?;
     if done.is_err() {
-        let _ = servers.old.signal(Signal::CONT); // it may have ended
+        let _ = servers.old.signal(Signal::CONT); // the process may have ended
         stage.leave_behind(Vec::new());
         stage.back();
     }
     done?;
     servers.old.kill()?;
     servers.old.keep_log(&stage.folder)?;
-    // From now on no push is acknowledged as replicated, and later faults must not truncate those
+    // From now on no push is acknowledged as replicated, and later faults must not truncate pushes
     // that were.
     servers.new.fence()?;
     mark.end(&seqs(&stage.found().await?));
     Ok(())
 }
 
-/// kill -9; the replica has nearly all writes, or misses those of a short while.
+/// Kills the master by SIGKILL. The replica has nearly all writes, or lacks those of a short while.
 async fn kill(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers) -> Result<()> {
     let lags = rng.bool();
     if lags {
@@ -99,9 +99,10 @@ async fn kill(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers) 
     Ok(())
 }
 
-/// The old master is frozen. When it continues, it does not know that it was replaced, and still
-/// serves some processes. The replica always lags, so writes are certainly lost. The harness raises
-/// the new master's `seq` by a million, so a later answer of the old master is known by its `seq`.
+/// Freezes the old master. When it resumes, it does not know that it was replaced, and still serves
+/// some processes. The replica always lags, so writes are certainly lost. The harness raises the
+/// new master's `seq` by a million, so that later answers of the old master are recognised by their
+/// `seq`.
 async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers) -> Result<()> {
     let Servers { old, new, link } = servers;
     let mut behind = Vec::new();
@@ -119,8 +120,8 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
         );
     }
     lag(stage, rng, servers).await?;
-    // On the old master, a pause by the operator would last for ever: the operator resumes it on
-    // the new one.
+    // The operator resumes queues on the new master only; a pause on the old master would last
+    // forever.
     until("queues that are not paused", async || {
         for queue in stage.queues() {
             if old.field(queue.name, "paused").await?.is_some() {
@@ -130,8 +131,8 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
         Ok(Some(()))
     })
     .await?;
-    // The replica hears nothing of this: then an answer of the old master is known by its `seq` even
-    // if neither changes the queue.
+    // The replica does not receive this write: so an answer of the old master is recognised by its
+    // `seq` even if neither master changes the queue.
     for (queue, found) in queues(stage, old).await? {
         if found.is_some() {
             old.raise_seq_by(&queue, 1).await?;
@@ -159,7 +160,7 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
         "the replica had all that its master had"
     );
     old.signal(Signal::CONT)?;
-    // Both masters accept pushes and grant messages now.
+    // Now both masters accept pushes and grant messages.
     let counters = async || {
         anyhow::Ok((
             old.counter(stage.queue(), "pushed").await?,
@@ -178,7 +179,7 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
     last(rng, 200..1_500).await;
     let void = changes(&queues(stage, old).await?);
     stage.leave_behind(Vec::new());
-    // The connections that the harness holds there end too.
+    // This closes the harness's own connections to the old master, too.
     old.command::<u64>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
         .await?;
     old.follow(Some(new.port)).await?;
@@ -200,7 +201,7 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
     Ok(())
 }
 
-/// The queues of the workload that exist.
+/// The state of each queue of the workload, if it exists.
 async fn queues(stage: &Stage, store: &Store) -> Result<Vec<(String, Option<Found>)>> {
     let mut found = Vec::new();
     for queue in stage.queues() {
@@ -209,7 +210,7 @@ async fn queues(stage: &Stage, store: &Store) -> Result<Vec<(String, Option<Foun
     Ok(found)
 }
 
-/// How many changes all these queues have.
+/// The number of changes of all these queues.
 fn changes(found: &[(String, Option<Found>)]) -> u64 {
     found
         .iter()
@@ -218,7 +219,7 @@ fn changes(found: &[(String, Option<Found>)]) -> u64 {
         .sum()
 }
 
-/// The replica gets no more data from its master, which continues for a while.
+/// Cuts the replica off from its master, which goes on for a while.
 async fn lag(stage: &Stage, rng: &mut Rng, Servers { old, new, link }: &Servers) -> Result<()> {
     link.set(Mode::Drop(Direction::Replies));
     until("a replica that hears nothing", async || {
@@ -233,8 +234,8 @@ async fn lag(stage: &Stage, rng: &mut Rng, Servers { old, new, link }: &Servers)
     .await
 }
 
-/// The replica becomes the server as soon as it has received all remaining data. Returns the
-/// queues that it had.
+/// Makes the replica the server, once it has received all data under way. Returns the queues that
+/// it has.
 async fn take_over(
     stage: &Stage,
     servers: &Servers,
@@ -253,7 +254,8 @@ async fn take_over(
     let mut undone = Vec::new();
     for ((queue, before), (_, found)) in before.iter().zip(&survived) {
         let Some(found) = found else {
-            // It was created after the last write that the replica received.
+            // The replica lacks the whole queue: it was created after the last write that the
+            // replica received.
             undone.extend(before.as_ref().map(|before| Event::Emptied {
                 queue: queue.clone(),
                 incarnation: before.incarnation.clone(),
@@ -265,7 +267,8 @@ async fn take_over(
             before.as_ref().is_none_or(is_same),
             "{queue} was {before:?} and is {found:?}"
         );
-        // The later answers of the old master are then between the two.
+        // So that later answers of the old master have a `seq` between its last one and the raised
+        // one.
         let next = new.raise_seq(queue).await?;
         undone.push(Event::Undone {
             queue: queue.clone(),

@@ -12,20 +12,20 @@ use super::{LIMIT, Mark, NoTarget};
 use crate::run::stage::{ASIDE, Stage};
 
 const IDLE: u64 = 10_000;
-/// Keep so many file descriptors of this process for other uses.
+/// The number of file descriptors that are kept free for other uses of this process.
 const OTHER_FILES: u64 = 1_000;
 const PURGED: usize = 2_000;
 
-/// How long before its due time a storm is pushed.
+/// How long before its due time a storm is pushed, in ms.
 pub(super) fn storm_lead_ms(size: u64) -> u64 {
     2_500 + size / 5
 }
 
-/// Another fault may refuse the pushes of a storm until its second is over. Then another storm
-/// follows, at most so many in all.
+/// The most storms: if another fault makes pushes of a storm fail until its second is over, another
+/// storm is pushed.
 const STORMS: u32 = 4;
 
-/// Many messages that are due within the same second.
+/// Pushes many messages that are due within one second.
 pub(super) async fn storm(stage: &Arc<Stage>, mark: &Mark<'_>) -> Result<()> {
     let size = stage.storm_size();
     mark.begin(&format!("{size} messages"));
@@ -50,7 +50,8 @@ pub(super) async fn storm(stage: &Arc<Stage>, mark: &Mark<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The most messages of a storm that were scheduled at once before its second.
+/// Pushes one storm. Returns the most of its messages that were scheduled at once before their
+/// second.
 async fn storm_once(stage: &Arc<Stage>, name: &str, size: u64) -> Result<u64> {
     let time_ms = super::until("the server's time", async || {
         stage.store().time_ms().await.map(Some)
@@ -62,7 +63,7 @@ async fn storm_once(stage: &Arc<Stage>, name: &str, size: u64) -> Result<u64> {
     let mut most = 0;
     while u64::try_from(stage.store().time_ms().await.unwrap_or(0))? < due_ms {
         let last_ms = (due_ms + 999).to_string();
-        // The server may be away for a while.
+        // Ignore errors: the server may be unreachable for a while.
         if let Ok(count) = stage
             .store()
             .command::<u64>(&["ZCOUNT", &key, &due_ms.to_string(), &last_ms])
@@ -78,15 +79,15 @@ async fn storm_once(stage: &Arc<Stage>, name: &str, size: u64) -> Result<u64> {
     Ok(most)
 }
 
-/// Idle connections, directly to the server.
+/// Opens idle connections directly to the server, past the proxies.
 pub(super) async fn idle_connections(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
     let wanted = IDLE.min(stage.file_limit.saturating_sub(OTHER_FILES));
     mark.begin(&format!("{wanted} connections"));
     let (mut open, mut port, many) = (Vec::new(), 0, usize::try_from(wanted)?);
-    // A busy server accepts slowly, and a dropped SYN is repeated after 1 s and again after 2 s.
+    // A busy server accepts slowly; a lost SYN is sent again after 1 s, and after 2 s more.
     let seen = super::until_within(3 * LIMIT, "so many clients", async || {
-        // Replace connections that a restart closed or that lead to a former server; while the
-        // server is away, none can connect.
+        // Replace connections that a restart has closed, or that lead to a replaced server. While
+        // the server is unreachable, none can connect.
         if std::mem::replace(&mut port, stage.store().port) != port {
             open.clear();
         }
@@ -109,7 +110,7 @@ pub(super) async fn idle_connections(stage: &Stage, mark: &Mark<'_>) -> Result<(
     Ok(())
 }
 
-/// Fills and purges another queue, past the proxies.
+/// Fills and purges a queue beside the workload's, past the proxies.
 pub(super) async fn purge_beside(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
     mark.begin("");
     let purged = super::until("a purge", async || {

@@ -60,7 +60,7 @@ pub enum Kind {
     PurgeBeside,
 }
 
-/// Faults of one lane follow one another; the lanes run concurrently.
+/// A lane: its faults follow one another, and the lanes run concurrently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
     Server,
@@ -94,7 +94,8 @@ impl Kind {
         }
     }
 
-    /// Undoes writes or moves clocks: not while a process is frozen or a storm is being pushed.
+    /// Whether the fault undoes writes or moves clocks: not while a process is frozen or a storm is
+    /// being pushed.
     fn needs_calm(self) -> bool {
         matches!(
             self,
@@ -110,7 +111,7 @@ impl Kind {
         matches!(self, Self::WorkerStop | Self::ServeStop | Self::Storm)
     }
 
-    /// About how long it takes on an idle machine.
+    /// About how long the fault takes on an idle machine.
     pub fn takes(self, stage: &Stage) -> Duration {
         let ms = match self {
             Self::WorkerStop => 4 * stage.options.lease_ms,
@@ -155,7 +156,7 @@ impl Mark<'_> {
     }
 }
 
-/// Injects the fault, unless other faults exclude it now: then `false`.
+/// Injects the fault. Returns `false` if other faults exclude it now.
 pub async fn inject(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng) -> bool {
     let (_alone, _beside);
     if kind.needs_calm() {
@@ -174,7 +175,7 @@ pub async fn inject(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng) -> bool {
         perform(kind, stage, rng, mark).await
     });
     if !went.await && kind.lane() == Lane::Server {
-        // The run is not valid any more, but must not hang either.
+        // The run is no longer valid, but must not hang either.
         stage.back();
     }
     true
@@ -217,7 +218,7 @@ fn conclude(mark: &Mark<'_>, result: Result<()>) -> bool {
     true
 }
 
-/// A fault found no object. It had no effect, and the run goes on.
+/// The error of a fault that found nothing to act on. It had no effect, and the run goes on.
 #[derive(Debug)]
 pub(crate) struct NoTarget(pub(crate) String);
 
@@ -267,18 +268,19 @@ async fn perform(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng, mark: &Mark<'_>)
     }
 }
 
-/// Limit for a result that must come: far longer than it takes, on a busy machine too.
+/// The time limit for an event that must come: far longer than it takes, even on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(40);
-/// Limit for finding an object of the fault. On a busy machine, no worker may be idle for longer
-/// than that.
+/// The time limit for finding something to act on. On a busy machine no worker may be idle for
+/// longer than that.
 const TARGET_LIMIT: Duration = Duration::from_secs(10);
 
-/// Polls until there is an answer; an error repeats too. At the limit the fault has failed.
+/// Polls until there is an answer, also after errors. If the limit is reached, the fault has
+/// failed.
 pub(crate) async fn until<T>(what: &str, ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
     until_within(LIMIT, what, ask).await
 }
 
-/// Waits for an object of the fault; after [`TARGET_LIMIT`] the fault is not applied.
+/// Waits for something to act on. After [`TARGET_LIMIT`] the fault is not applied.
 pub(crate) async fn target<T>(
     what: &str,
     look: impl AsyncFnMut() -> Result<Option<T>>,
@@ -304,7 +306,7 @@ async fn until_within<T>(
     seen.with_context(|| format!("{what} was not seen in {limit:?}"))
 }
 
-/// The first answer; at the limit none, or the last error.
+/// Polls for the first answer. At the limit, `None` or the last error.
 async fn seen_within<T>(
     limit: Duration,
     pause: Duration,
@@ -324,7 +326,7 @@ async fn seen_within<T>(
     }
 }
 
-/// Keeps the fault for a while.
+/// Keeps the fault going for a random time.
 pub(crate) async fn last(rng: &mut Rng, ms: std::ops::Range<u64>) {
     tokio::time::sleep(Duration::from_millis(rng.u64(ms))).await;
 }

@@ -14,7 +14,7 @@ pub(super) async fn disturb(
     rng: &mut Rng,
     mark: &Mark<'_>,
 ) -> Result<()> {
-    // A consumer has no connection to Redis.
+    // A consumer has no connection to Redis, so it is left out.
     let places = stage
         .crew
         .iter()
@@ -64,11 +64,11 @@ pub(super) async fn disturb(
     seen
 }
 
-/// How long a server's answers are dropped, in ms.
+/// The time for which a server's answers are dropped, in ms.
 pub(crate) const DROPPED_MS: std::ops::Range<u64> = 1_000..6_000;
 
-/// The server gets the calls of all processes, and none gets an answer. The connections stay open,
-/// and those that lacked an answer stay silent.
+/// Makes the server receive the calls of all processes, while no process gets an answer. The
+/// connections stay open; one that lacked an answer stays silent afterwards.
 pub(super) async fn drop_answers(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let proxies = || stage.crew.iter().map(|place| &place.proxy);
     let done = || proxies().map(Proxy::done).sum::<u64>();

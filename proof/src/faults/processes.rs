@@ -14,7 +14,7 @@ use crate::history::Role;
 use crate::kit::place::{Place, Status};
 use crate::run::stage::Stage;
 
-/// How far the clock of a node is wrong, in minutes.
+/// By how much the clock of a node is wrong, in minutes.
 const WRONG_MINUTES: std::ops::Range<i64> = 2..30;
 
 pub(crate) async fn kill(
@@ -23,7 +23,7 @@ pub(crate) async fn kill(
     rng: &mut Rng,
     mark: &Mark<'_>,
 ) -> Result<()> {
-    // A process that has just died of another cause cannot be killed: choose another.
+    // A process that has just died for another reason cannot be killed: choose another.
     let killed = until("a process to kill", async || {
         let place = chosen(crew, rng, role)?;
         place.until("its start", |status| status.ready).await?;
@@ -33,7 +33,7 @@ pub(crate) async fn kill(
     let (place, life) = killed.await?;
     mark.begin(&place.process(life));
     let end = place.ended(life).await?;
-    // A worker may die of a poison message at the same moment: that counts as dead.
+    // A poison message may kill the worker at that moment: that counts as well.
     ensure!(
         end.starts_with("signal:"),
         "{} ended otherwise: {end}",
@@ -51,18 +51,18 @@ pub(super) fn chosen(crew: &[Arc<Place>], rng: &mut Rng, role: Role) -> Result<A
         .context("no process has this role")
 }
 
-/// A worker without a lease at its freeze has nothing to settle too late. Then another worker is
-/// frozen, at most so many in all.
+/// The most workers that are frozen by one fault. If a frozen worker holds no lease, it settles
+/// nothing too late, and the next one is frozen.
 const STOPS: u32 = 4;
-/// Limit for a resumed worker to find out that it was frozen.
+/// How long a resumed worker may take to notice that it was frozen.
 const FINDING_OUT: Duration = Duration::from_secs(10);
 
-/// Freezes workers, one after the other, until one resumes with a message that others have claimed
+/// Freezes workers in turn, until one resumes with a message that another worker has claimed
 /// meanwhile.
 pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let mut stopped: Vec<String> = Vec::new();
     for _ in 0..STOPS {
-        // A process that has just died of another cause cannot be stopped.
+        // A process that has just died for another reason cannot be frozen.
         let somebody = until("a worker that stops", async || {
             let place = chosen(&stage.crew, rng, Role::Worker)?;
             place.until("its start", |status| status.ready).await?;
@@ -94,7 +94,7 @@ pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
     .into())
 }
 
-/// Stops a process and returns its number, unless it has just ended.
+/// Freezes a process and returns its number; `None` if it has just ended.
 pub(super) async fn froze(place: &Place) -> Result<Option<u32>> {
     let pid = place.status().pid.context("a process that is ready runs")?;
     let life = place.signal(Signal::STOP)?;
@@ -106,8 +106,8 @@ pub(super) async fn froze(place: &Place) -> Result<Option<u32>> {
     Ok(stopped.await?.then_some(life))
 }
 
-/// Lets other workers claim the messages of a stopped worker, then resumes it: its settlements come
-/// too late.
+/// Waits until other workers have claimed the messages of a frozen worker, and then resumes it: its
+/// settlements come too late.
 async fn wake(stage: &Stage, place: &Place, life: u32) -> Result<Option<&'static str>> {
     tokio::time::sleep(Duration::from_millis(3 * stage.options.lease_ms + 500)).await;
     let history = place.history(life);
@@ -124,7 +124,7 @@ async fn wake(stage: &Stage, place: &Place, life: u32) -> Result<Option<&'static
         .transpose()
 }
 
-/// The first entry about a lost lease in a history after so many bytes.
+/// The first entry about a lost lease in a history, after this number of bytes.
 fn late(history: &Path, from: u64) -> Result<Option<&'static str>> {
     let mut file = std::fs::File::open(history)?;
     file.seek(SeekFrom::Start(from))?;
@@ -136,7 +136,7 @@ fn late(history: &Path, from: u64) -> Result<Option<&'static str>> {
         .find(|word| text.contains(word)))
 }
 
-/// A node whose wall clock is wrong by minutes: it must make no difference.
+/// Starts a node whose wall clock is wrong by minutes, which must make no difference.
 pub(super) async fn wrong_clock(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let place = chosen(&stage.crew, rng, Role::Worker)?;
     let sign = if rng.bool() { 1 } else { -1 };
@@ -159,7 +159,7 @@ pub(super) async fn wrong_clock(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -
     seen.map(drop)
 }
 
-/// A worker removes one of its queues while it runs, and adds it again.
+/// Makes a worker remove one of its queues while it runs, and add it again.
 pub(super) async fn remove_queue(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let place = chosen(&stage.crew, rng, Role::Worker)?;
     let before = place.until("its start", |status| status.ready).await?;

@@ -1,4 +1,4 @@
-//! The rights of the processes' user, which an operator takes away for a while.
+//! A fault that takes rights away from the processes' user for a while, as an operator could.
 
 use anyhow::Result;
 use dueq_testkit::cluster::{command, connection};
@@ -6,8 +6,8 @@ use fastrand::Rng;
 
 use super::{Mark, last, until};
 
-/// The arguments of a server that create the user of all processes of the workload. The harness and
-/// the servers among themselves are the default user.
+/// Server arguments that create the user of all processes. The harness and the servers use the
+/// default user.
 pub(crate) const ARGUMENTS: [&str; 7] = [
     "--user",
     "app",
@@ -17,13 +17,13 @@ pub(crate) const ARGUMENTS: [&str; 7] = [
     "&*",
     "+@all",
 ];
-/// The same user in a URL.
+/// The user and password in a URL.
 pub(crate) const IN_URL: &str = "app:right-password@";
-/// How long the user is without rights, in ms: the worker's lease may end meanwhile, or not.
+/// How long the user is without rights, in ms. A worker's lease may expire in that time, or not.
 const GONE_MS: std::ops::Range<u64> = 1_000..5_000;
 
-/// The user may call nothing, or its password is another one and its connections are closed. `port`
-/// is that of a server.
+/// Takes the user's right to all commands, or changes its password and closes its connections.
+/// `port` is that of the server.
 pub(crate) async fn take(port: u16, rng: &mut Rng) -> Result<Taken> {
     let is_password = rng.bool();
     let (code, taken, back): (_, &[&str], &[&str]) = match is_password {
@@ -55,7 +55,7 @@ pub(crate) async fn take(port: u16, rng: &mut Rng) -> Result<Taken> {
     })
 }
 
-/// What the user was refused.
+/// The error code with which the user's calls are refused.
 pub(crate) struct Taken {
     code: &'static str,
     refused: u64,
@@ -74,7 +74,7 @@ async fn set(port: u16, words: &[&str]) -> Result<()> {
     command(port, &[&["ACL", "SETUSER", "app"], words].concat()).await
 }
 
-/// How many errors of this code the server has returned since its start.
+/// The number of errors with this code that the server has returned since its start.
 async fn errors(port: u16, code: &str) -> Result<u64> {
     let info: String = redis::cmd("INFO")
         .arg("errorstats")

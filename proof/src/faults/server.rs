@@ -11,13 +11,13 @@ use crate::history::Event;
 use crate::run::stage::{ASIDE, Stage};
 use crate::run::store::Found;
 
-/// The most bytes truncated from an append-only file.
+/// How many bytes are truncated from an append-only file.
 const CUT_BYTES: std::ops::Range<u64> = 4_096..262_144;
-/// No clock step goes further from the true time.
+/// The farthest that clock steps together may go from the true time.
 const CLOCK_LIMIT_MS: i64 = 60_000;
 
-/// kill -9 during all other work. The proxies block all processes until the harness has read the
-/// state after the restart.
+/// Kills the server by SIGKILL during all other work. The proxies block all processes until the
+/// harness has read the state after the restart.
 pub(super) async fn kill(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let before = stage.found().await?;
     let pid = stage.store().pid()?;
@@ -46,7 +46,7 @@ pub(super) async fn kill(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
     Ok(())
 }
 
-/// `queue=NAME incarnation=.. seq=..`, for each queue.
+/// The evidence for a fault: `queue=NAME incarnation=.. seq=..`, for each queue.
 pub(super) fn seqs(found: &[(String, Option<Found>)]) -> String {
     let words = found.iter().map(|(queue, found)| match found {
         Some(found) => format!(
@@ -67,7 +67,8 @@ pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
             Ok((process_state(pid)? == 'T').then_some(()))
         })
         .await?;
-        // At once: the freeze is either below the library's limit for a reply or beyond it.
+        // At once, because the freeze may be shorter or longer than the library's limit for a
+        // reply.
         let ping = tokio::time::timeout(
             Duration::from_millis(300),
             stage.store().command::<String>(&["PING"]),
@@ -86,18 +87,18 @@ pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
 
 const LAST_WRITE: &str = "dueq-proof:last-write";
 
-/// Kills it while no process is connected, truncates its append-only file, and raises `seq` beyond
-/// every earlier value.
+/// Kills the server while no process is connected, truncates its append-only file, and raises `seq`
+/// above every earlier value.
 pub(super) async fn truncate(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let wanted = rng.u64(CUT_BYTES);
-    // After a rewrite there may be little to truncate yet.
+    // Shortly after a rewrite there may be too little to truncate.
     target("bytes to cut off", async || {
         Ok((stage.store().cuttable()? > CUT_BYTES.start).then_some(()))
     })
     .await?;
     stage.away();
     let before = stage.settled().await?;
-    // The very last write, so that a loss shows however little is truncated.
+    // The very last write: it is lost, however few bytes are truncated.
     let mark_now = mark.number.to_string();
     let _: String = stage
         .store()
@@ -117,7 +118,7 @@ pub(super) async fn truncate(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> R
     for ((queue, before), (_, after)) in before.iter().zip(&after) {
         let queue = queue.clone();
         match (before, after) {
-            // No process records changes of that queue.
+            // No process records changes of this queue.
             _ if queue == ASIDE => {}
             (Some(before), Some(after)) if before.incarnation == after.incarnation => {
                 let next = stage.store().raise_seq(&queue).await?;
@@ -146,13 +147,13 @@ pub(super) async fn truncate(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> R
     Ok(())
 }
 
-/// An operator's duty after such a start. Redis leaves the started half of a transaction in the
-/// file and appends to it; at the next start it executes that half together with the following
-/// commands (seen on 7.0.15).
+/// Rewrites the append-only file, as an operator must after such a start. Redis leaves an
+/// incomplete transaction in the file and appends to it; at the next start it executes that part
+/// together with the commands behind it (seen on 7.0.15).
 async fn rewrite(stage: &Stage) -> Result<()> {
     if let Err(error) = stage.store().command::<String>(&["BGREWRITEAOF"]).await {
-        // The server has just started a rewrite because the file has grown: after the start, so
-        // that one counts.
+        // The server has just started a rewrite because the file has grown. That one began after
+        // the start, so it counts.
         ensure!(format!("{error:#}").contains("already in progress"), error);
     }
     until("a rewritten append-only file", async || {
@@ -161,7 +162,8 @@ async fn rewrite(stage: &Stage) -> Result<()> {
     .await
 }
 
-/// The disk is full: Redis refuses writes with MISCONF until it has written its pending data.
+/// Fills the server's disk: Redis refuses writes with MISCONF until it has written its pending
+/// data.
 pub(super) async fn disk_full(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let status = async || {
         stage
@@ -208,7 +210,7 @@ pub(super) async fn max_memory(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) ->
     set(used).await?;
     let seen = async {
         let count = until("a refused push", async || {
-            // Take away memory that was freed meanwhile.
+            // Reclaim memory that was freed meanwhile.
             let used: u64 = stage.store().info("memory", "used_memory").await?.parse()?;
             set(used.min(used - used / 50)).await?;
             let now = stage.store().errors("OOM").await?;
@@ -228,7 +230,7 @@ pub(super) async fn max_memory(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) ->
     seen
 }
 
-/// One step, which stays; the next step starts from there.
+/// Makes one clock step, which stays; the next step begins there.
 pub(super) async fn step_clock(
     stage: &Stage,
     rng: &mut Rng,
@@ -242,10 +244,10 @@ pub(super) async fn step_clock(
     let before = clock().await?;
     mark.begin(&format!("{step_ms} ms"));
     stage.store().step_clock(step_ms)?;
-    // A server may answer with the time at which it woke up, before the step.
+    // Retry: a server may answer with the time at which it woke up, before the step.
     let jumped = until("the step", async || {
         let jumped = clock().await? - before;
-        // The two clocks are not read at the same instant as the step.
+        // The two clocks were not read at the exact instant of the step.
         Ok(((jumped - step_ms).abs() < 1_000).then_some(jumped))
     });
     let jumped = jumped.await?;
@@ -261,7 +263,7 @@ fn monotonic_ms() -> i64 {
 pub(super) async fn flushall(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
     let before = stage.found().await?;
     mark.begin(&seqs(&before));
-    // No command comes between the two: FLUSHALL empties the queue that was read.
+    // A transaction: no command comes between the read and FLUSHALL, which empties that queue.
     let mut pipeline = redis::pipe();
     pipeline.atomic();
     for (queue, _) in &before {

@@ -1,4 +1,4 @@
-//! Faults of the servers of HTTP.
+//! A fault of the servers of HTTP.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -13,10 +13,10 @@ use super::{Mark, last, target, until};
 use crate::history::{Event, Http, Role};
 use crate::run::stage::Stage;
 
-/// How long a server stays frozen after that, in ms: some leases end meanwhile.
+/// How long a server stays frozen after a lost claim, in ms: some leases expire in that time.
 const FROZEN_MS: std::ops::Range<u64> = 500..4_000;
 
-/// Freezes a server until a claim that was sent to it meanwhile got no answer, and for a while longer.
+/// Freezes a server until a claim that was sent to it gets no answer, and for some time longer.
 pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
     let mut consumers = stage.crew.iter();
     let consumer = consumers.find(|place| place.role == Role::Consumer);
@@ -45,17 +45,16 @@ pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
     seen
 }
 
-/// The end of a consumer's history.
+/// Reads the lines that are appended to a consumer's history.
 #[derive(Default)]
 struct Tail {
     path: PathBuf,
-    /// Where it begins.
+    /// The offset from which on lines are read.
     from: u64,
 }
 
 impl Tail {
-    /// Begins at the present end of a history, and stays there. A consumer that has just started has
-    /// none yet.
+    /// Begins at the present end of a history. A consumer that has just started has no history yet.
     fn follow(&mut self, path: PathBuf) {
         if self.path != path {
             self.from = std::fs::metadata(&path).map_or(0, |found| found.len());
@@ -73,7 +72,7 @@ impl Tail {
         file.read_to_end(&mut bytes)?;
         let text = String::from_utf8_lossy(&bytes);
         let mut sent = Vec::new();
-        // The first line and the last one may be torn.
+        // The first and the last line may be incomplete.
         let lines = text.lines();
         let lines = lines.filter_map(|line| serde_json::from_str::<(u64, Event)>(line).ok());
         for (_, event) in lines {

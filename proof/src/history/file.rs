@@ -21,9 +21,9 @@ impl Writer {
         })?)))
     }
 
-    /// Writes a line in one write: a kill leaves it whole or torn, never mixed.
+    /// Writes the line by one call: a kill leaves it complete or torn, never mixed with another.
     pub fn write(&self, event: &Event) -> Result<()> {
-        // Under the lock, so that the lines of a file are in the order of their times.
+        // Read the time under the lock, so that the lines of a file are in order of their times.
         let mut file = self
             .0
             .lock()
@@ -34,7 +34,7 @@ impl Writer {
     }
 }
 
-/// This machine's monotonic clock.
+/// The time of this machine's monotonic clock, which all processes share.
 pub fn now_us() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000

@@ -1,4 +1,4 @@
-//! The calls of a consumer over HTTP, and what it is told.
+//! The calls of a consumer over HTTP, and the answers it gets.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,29 +8,29 @@ use super::Verb;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Http {
-    /// It sends a claim to this server. Each repetition has the number of the first one.
+    /// The consumer sends a claim to this server. All tries of a claim have one number.
     ///
-    /// Claims of a queue at about the same time ask for different leases: the lease of a grant tells
-    /// which of them it is for.
+    /// Concurrent claims of one queue ask for different leases: so the lease of a grant identifies
+    /// its claim.
     Claim {
         claim: u64,
         queue: String,
         server: String,
         max: u32,
         lease_ms: u64,
-        /// It has a `claim_id`.
+        /// Whether the claim has a `claim_id`.
         repeatable: bool,
     },
-    /// The answer to the last sending of the claim. `more` is how many deliveries follow.
+    /// The answer to the last try of the claim. `more`: the number of deliveries that follow.
     Claimed {
         claim: u64,
         status: u16,
         more: u64,
         deliveries: Vec<Handed>,
     },
-    /// The last sending of the claim got no whole answer.
+    /// The last try of the claim got no complete answer.
     Unanswered { claim: u64, error: String },
-    /// It asks for a settlement, from one server after the other until it gets an answer.
+    /// The consumer asks for a settlement, from one server after the other until one answers.
     Settle {
         op: u64,
         queue: String,
@@ -38,7 +38,8 @@ pub enum Http {
         id: String,
         token: String,
     },
-    /// The outcome in the words of the script: `?` begins one that may have taken effect.
+    /// The outcome of a settlement, in the words of the script; `?` begins one that may have taken
+    /// effect.
     Settled { op: u64, outcome: String },
 }
 

@@ -6,7 +6,7 @@ use anyhow::Result;
 use super::*;
 
 #[test]
-fn lines_come_back_and_a_torn_last_one_is_left_out() -> Result<()> {
+fn written_lines_are_read_back_without_a_torn_one() -> Result<()> {
     let path = std::env::temp_dir().join(format!("dueq-history-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     let events = [

@@ -1,5 +1,5 @@
-//! Workers that are replaced when they are killed. They report by lines on standard output, which
-//! outlive a kill, and take commands on standard input.
+//! A crew of worker processes; a killed one is replaced. They report by lines on standard output,
+//! which survive a kill, and take commands on standard input.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const END: Duration = Duration::from_secs(10);
 /// A line of a worker.
 #[derive(Debug)]
 pub(crate) struct Line {
-    /// The number of the worker: each process has its own.
+    /// The number of the worker's process; each process has another.
     pub(crate) worker: u64,
     pub(crate) text: String,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    /// Starts workers of this hidden subcommand.
+    /// Starts workers, each running this hidden subcommand.
     pub(crate) fn start(
         role: &'static str,
         url: String,
@@ -60,8 +60,8 @@ impl Crew {
         Ok((number, process))
     }
 
-    /// Kills a worker with SIGKILL, and starts another one in its stead. Returns whether the worker
-    /// was still there.
+    /// Kills a worker by SIGKILL, and starts another one in its place. Returns whether the worker
+    /// still existed.
     pub(crate) async fn kill(&mut self, worker: u64) -> Result<bool> {
         let Some(index) = self.index_of(worker) else {
             return Ok(false);
@@ -72,7 +72,7 @@ impl Crew {
         Ok(true)
     }
 
-    /// Signals a worker. One that was replaced gets nothing.
+    /// Sends a signal to a worker. Does nothing if the worker was replaced.
     pub(crate) fn signal(&self, worker: u64, signal: Signal) -> Result<()> {
         let member = self.index_of(worker).map(|index| &self.members[index].1);
         match member.and_then(Process::pid) {
@@ -81,12 +81,12 @@ impl Crew {
         }
     }
 
-    /// The number of a worker, chosen at random.
+    /// The number of a random worker.
     pub(crate) fn any(&self) -> u64 {
         self.members[fastrand::usize(..self.members.len())].0
     }
 
-    /// Writes a line to a worker. One that was killed does not get it.
+    /// Writes a line to a worker. A killed worker does not get it.
     pub(crate) async fn tell(&mut self, worker: u64, line: &str) -> Result<()> {
         if let Some(index) = self.index_of(worker) {
             self.members[index].1.tell(line).await?;
@@ -100,12 +100,12 @@ impl Crew {
             .position(|(number, _)| *number == worker)
     }
 
-    /// How many workers were started, replacements included.
+    /// The number of started workers, including replacements.
     pub(crate) fn started(&self) -> u64 {
         self.started
     }
 
-    /// Ends all workers; then the receiver of their lines ends, too.
+    /// Ends all workers. After that the receiver of their lines ends, too.
     pub(crate) async fn end(self) -> Result<()> {
         for (_, process) in self.members {
             process.end_within(END).await?;

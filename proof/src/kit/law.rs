@@ -1,10 +1,10 @@
-//! The law of schedules: what one declares, the fires that follow from it, and that each of them is
-//! made once or counted as missed, overlapped or paused.
+//! The law of schedules: from what a call declares follow its fires, and each fire is made once, or
+//! counted as missed, overlapped or paused.
 
 use crate::ticks::period_ms;
 
-/// What a call declares of a schedule, as far as it decides its fires. A cron of these runs fires
-/// at the multiples of some seconds, so that its fires need no rules of time zones.
+/// The part of a declared schedule that decides its fires. The crons of these runs fire at
+/// multiples of some seconds, so their fires need no rules of time zones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Spec {
     pub(crate) every_ms: u64,
@@ -12,12 +12,13 @@ pub(crate) struct Spec {
     pub(crate) jitter_ms: u64,
     pub(crate) replaces: bool,
     pub(crate) is_cron: bool,
-    /// How many ticks it makes before it ends.
+    /// The number of ticks after which the schedule ends.
     pub(crate) limit: u64,
 }
 
 impl Spec {
-    /// None without an interval, and without a pattern of these runs.
+    /// Parses the words of a spec. `None` without an interval and without a pattern that these runs
+    /// use.
     pub(crate) fn read(words: &str, pattern: &str) -> Option<Self> {
         let number = |name: &str| {
             let mut pairs = words.split(' ').filter_map(|word| word.split_once('='));
@@ -43,7 +44,7 @@ impl Spec {
         nominal_ms % self.every_ms == self.anchor_ms % self.every_ms
     }
 
-    /// As the scripts compute it.
+    /// The due time of a tick with jitter, computed as the scripts do.
     pub(crate) fn due_ms(&self, id: &str, nominal_ms: u64) -> u64 {
         if self.jitter_ms == 0 {
             return nominal_ms;
@@ -52,7 +53,7 @@ impl Spec {
         nominal_ms + u64::from(u32::from_be_bytes([a, b, c, d])) % self.jitter_ms
     }
 
-    /// How many fires are from one time to another, both included; None if these are no fires.
+    /// The number of fires between two times, both included; `None` if these are not fires.
     pub(crate) fn fires(&self, since_ms: u64, last_ms: u64) -> Option<u64> {
         if last_ms < since_ms {
             return Some(0);
@@ -62,7 +63,7 @@ impl Spec {
     }
 }
 
-/// The schedule and the fire of a tick with this id.
+/// Splits a tick's id into the schedule's name and the fire.
 pub(crate) fn tick(id: &str) -> Option<(&str, u64)> {
     let (name, ms) = id.rsplit_once('@')?;
     let nominal_ms: u64 = ms.parse().ok()?;
@@ -83,14 +84,14 @@ impl Counts {
         self.made + self.missed + self.overlapped + self.paused
     }
 
-    /// made + missed + overlapped + paused are its fires.
+    /// Checks that made + missed + overlapped + paused equals the number of fires.
     pub(crate) fn breach(self, fires: u64) -> Option<String> {
         let counted = self.all();
         (counted != fires).then(|| format!("{fires} fires, {counted} counted: {self:?}"))
     }
 
-    /// So many of its fires were granted. `perhaps` of these were not made by the schedule, and
-    /// `unseen` that it made were perhaps granted to nobody.
+    /// Checks the number of granted fires. `perhaps` of these may not be the schedule's; `unseen`
+    /// that it made may not have been granted.
     pub(crate) fn breach_of_granted(
         self,
         granted: u64,
@@ -103,7 +104,7 @@ impl Counts {
     }
 }
 
-/// What is wrong with the ticks of a schedule that may leave some of its fires out.
+/// Describes a tick that fits no fire, or comes twice. The schedule may leave out fires.
 pub(crate) fn misfit(fires: &[u64], ticks: &[u64]) -> Option<String> {
     if !ticks.windows(2).all(|pair| pair[0] < pair[1]) {
         return Some("a fire is granted twice, or after a later one".to_owned());

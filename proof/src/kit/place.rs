@@ -1,4 +1,4 @@
-//! The processes of the workload: each behind its own proxy, and restarted when it dies.
+//! The processes of the workload: each runs behind its own proxy, and is restarted when it dies.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,36 +19,37 @@ use crate::workload::POISON;
 /// Limit for a process to start, to end, or to answer: far longer than it needs.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A place in the crew: one process after the other.
+/// A place in the crew. It runs one process after the other.
 pub struct Place {
     pub name: String,
     pub role: Role,
     pub proxy: Proxy,
-    /// Leads to it, if it listens.
+    /// A proxy in front of the process, if it listens.
     pub front: Option<Proxy>,
-    /// Leads to the server by the proxy, or to several servers of a cluster.
+    /// The URL by which the process reaches the server through its proxy; on a cluster, several
+    /// servers.
     url: String,
     pub shim: Control,
     pub folder: PathBuf,
-    /// Arguments of `role` except the name and the history.
+    /// The arguments of the role, except for the name and the history.
     arguments: Vec<String>,
     status: watch::Sender<Status>,
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct Status {
-    /// Counts the processes; the first is 1.
+    /// The number of the present process of this place; the first is 1.
     pub life: u32,
     pub pid: Option<Pid>,
     pub ready: bool,
-    /// The wall clock that it reported last, in Unix ms, and how often it did.
+    /// The wall clock that the process last reported, in Unix ms; and how often it did.
     clock: (i64, u64),
-    /// How many queues it has removed from its worker and added again.
+    /// How often the process has removed a queue from its worker and added it again.
     pub removed: u64,
     pub added: u64,
     /// How the previous process ended.
     last_end: String,
-    /// The harness killed it or asked it to end.
+    /// Whether the harness killed the process or asked it to end.
     expected: bool,
     stopping: bool,
     over: bool,
@@ -82,7 +83,7 @@ impl Place {
         self.status.borrow().clone()
     }
 
-    /// The name of its `life`th process.
+    /// The name of this place's process number `life`.
     pub fn process(&self, life: u32) -> String {
         if life == 1 {
             self.name.clone()
@@ -95,7 +96,7 @@ impl Place {
         self.folder.join(format!("{}.jsonl", self.process(life)))
     }
 
-    /// Runs one process after the other until the harness stops it, or a process ends with success.
+    /// Keeps a process running, until the harness stops the place or a process ends with success.
     pub async fn keep(self: Arc<Self>, log: Arc<Log>) -> Result<()> {
         loop {
             let life = self.status.borrow().life + 1;
@@ -145,7 +146,7 @@ impl Place {
             .start()
     }
 
-    /// Reads its stdout until it ends.
+    /// Reads the standard output of a process until it ends.
     async fn listen(&self, mut process: Process) -> Result<String> {
         let mut lines = process.take_output()?;
         while let Ok(Some(line)) = lines.next_line().await {
@@ -167,7 +168,7 @@ impl Place {
         Ok(process.end().await?.to_string())
     }
 
-    /// It died without the harness: only a poison message may be the cause.
+    /// Handles a death that the harness did not cause: only a poison message may be the reason.
     fn died(&self, log: &Log, life: u32, end: &str) {
         let process = self.process(life);
         if end == "exit status: 0" {
@@ -188,7 +189,7 @@ impl Place {
         self.role == Role::Worker && end.starts_with("signal: 6") && self.was_poisoned(life)
     }
 
-    /// Whether its history ends with the start of a handler for a poison message.
+    /// Whether the history of the process ends with the start of a handler for a poison message.
     fn was_poisoned(&self, life: u32) -> bool {
         let text = std::fs::read(self.history(life)).unwrap_or_default();
         let tail = &text[text.len().saturating_sub(4_096)..];
@@ -197,7 +198,7 @@ impl Place {
             .any(|line| line.contains("\"started\"") && line.contains(POISON))
     }
 
-    /// Waits until its status satisfies `is`.
+    /// Waits until the status of the place satisfies `is`.
     pub async fn until(&self, what: &str, is: impl FnMut(&Status) -> bool) -> Result<Status> {
         let mut statuses = self.status.subscribe();
         let status = timeout(LIMIT, statuses.wait_for(is)).await;
@@ -215,9 +216,9 @@ impl Place {
         Ok(status.life)
     }
 
-    /// Kills it by SIGKILL; returns the number of the killed process.
+    /// Kills the process by SIGKILL; returns its number.
     pub fn signal_kill(&self) -> Result<u32> {
-        // First, so that `keep` does not report this death.
+        // Set this first, so that `keep` does not report the death.
         self.status.send_modify(|status| status.expected = true);
         self.signal(Signal::KILL)
             .inspect_err(|_| self.status.send_modify(|status| status.expected = false))
@@ -233,7 +234,7 @@ impl Place {
         Ok(status.last_end)
     }
 
-    /// Its wall clock, in Unix ms.
+    /// The wall clock of the process, in Unix ms.
     pub async fn clock_ms(&self) -> Result<i64> {
         let Status {
             life,
@@ -253,9 +254,9 @@ impl Place {
         Ok(status.clock.0)
     }
 
-    /// Asks it to end, waits for its end, and starts no other.
+    /// Asks the process to end, waits for that, and starts no other.
     pub async fn stop(&self) -> Result<()> {
-        // A process that has just started does not handle signals yet.
+        // Repeated, because a process that has just started does not handle signals yet.
         let over = self
             .until("its start", |status| status.ready || status.over)
             .await?
@@ -266,7 +267,7 @@ impl Place {
         }
         self.signal(Signal::TERM)?;
         let status = self.until("its end", |status| status.over).await?;
-        // A poison message in back-off may come due while the worker ends.
+        // A poison message in back-off may become due while the worker ends.
         ensure!(
             status.last_end == "exit status: 0"
                 || self.ended_by_poison(status.life, &status.last_end),
@@ -277,7 +278,7 @@ impl Place {
         Ok(())
     }
 
-    /// Waits until a process that ends without a signal has ended.
+    /// Waits for the end of a process that ends without being asked to.
     pub async fn done(&self, limit: Duration) -> Result<()> {
         let mut statuses = self.status.subscribe();
         let Ok(status) = timeout(limit, statuses.wait_for(|status| status.over)).await else {

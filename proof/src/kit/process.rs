@@ -1,4 +1,4 @@
-//! The processes of a proof: this module alone starts, signals and kills them.
+//! The processes of a proof. Only this module starts, signals and kills them.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,11 +17,11 @@ use tokio::time::timeout;
 /// The complete lines of a process.
 pub(crate) type Output = Lines<BufReader<ChildStdout>>;
 
-/// A process to start. It reads nothing and its output is dropped, unless something else is said.
+/// The description of a process to start. By default it has no input, and its output is dropped.
 pub(crate) struct Start(Command);
 
 impl Start {
-    /// This program, as one of its hidden subcommands.
+    /// This program with a hidden subcommand.
     pub(crate) fn role(name: &str) -> Result<Self> {
         let mut start = Self::program(&std::env::current_exe()?);
         start.0.arg(name);
@@ -53,26 +53,26 @@ impl Start {
         self
     }
 
-    /// Its standard error goes into this file.
+    /// Writes the standard error of the process into this file.
     pub(crate) fn log(mut self, path: &Path) -> Result<Self> {
         let file = File::create(path).with_context(|| path.display().to_string())?;
         self.0.stderr(file);
         Ok(self)
     }
 
-    /// Its standard error is ours.
+    /// Lets the process use our standard error.
     pub(crate) fn heard(mut self) -> Self {
         self.0.stderr(Stdio::inherit());
         self
     }
 
-    /// Its lines are read.
+    /// Makes the output of the process readable by lines.
     pub(crate) fn telling(mut self) -> Self {
         self.0.stdout(Stdio::piped());
         self
     }
 
-    /// Its lines are read, and it is told lines.
+    /// Makes the output readable by lines, and the input writable.
     pub(crate) fn talking(mut self) -> Self {
         self.0.stdin(Stdio::piped());
         self.telling()
@@ -100,7 +100,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// None once it has ended and somebody knows.
+    /// The process id; `None` if the end of the process is known.
     pub(crate) fn pid(&self) -> Option<Pid> {
         let pid = self.child.id()?;
         Pid::from_raw(pid.cast_signed())
@@ -110,12 +110,12 @@ impl Process {
         self.child.id().context("the process has ended")
     }
 
-    /// Takes its lines, to read them elsewhere.
+    /// Takes the output, so that another task can read its lines.
     pub(crate) fn take_output(&mut self) -> Result<Output> {
         self.output.take().context("no standard output")
     }
 
-    /// Writes a line to it.
+    /// Writes a line to the standard input of the process.
     pub(crate) async fn tell(&mut self, line: &str) -> Result<()> {
         let input = self.input.as_mut().context("no standard input")?;
         let line = format!("{line}\n");
@@ -137,17 +137,17 @@ impl Process {
         serde_json::from_str(&answer).with_context(|| format!("not an answer: {answer}"))
     }
 
-    /// How it ended, if it did.
+    /// The exit status, if the process has ended.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
 
-    /// Waits for its end.
+    /// Waits until the process has ended.
     pub(crate) async fn end(&mut self) -> Result<ExitStatus> {
         Ok(self.child.wait().await?)
     }
 
-    /// Ends its standard input and waits for its end; kills it if that takes longer than this.
+    /// Closes the standard input and waits for the end; kills the process at the time limit.
     pub(crate) async fn end_within(mut self, limit: Duration) -> Result<()> {
         drop(self.input.take());
         match timeout(limit, self.child.wait()).await {
@@ -157,7 +157,7 @@ impl Process {
         Ok(())
     }
 
-    /// Kills it by SIGKILL.
+    /// Kills the process by SIGKILL.
     pub(crate) async fn kill(&mut self) -> Result<()> {
         Ok(self.child.kill().await?)
     }

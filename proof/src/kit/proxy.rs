@@ -1,4 +1,4 @@
-//! A TCP proxy between one process and the server, which can delay, cut and drop.
+//! A TCP proxy between one process and a server. It can delay, cut and drop data.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -15,20 +15,20 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::faults::rights;
 
-/// How it treats the data that it receives.
+/// What the proxy does with the data that it receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
     Pass,
-    /// Delays each piece by so many ms.
+    /// Delays each piece by a number of ms from this range.
     Delay(Range<u64>),
-    /// Closes a connection after it has carried so many bytes in this direction.
+    /// Closes a connection after it has carried this number of bytes in this direction.
     Cut(Direction, u64),
-    /// Connections stay open and carry nothing in either direction. An affected connection stays so
-    /// for ever: bytes missing from a stream do not come back.
+    /// Keeps connections open, and carries nothing in either direction. An affected connection
+    /// stays silent forever, because bytes are missing from its stream.
     HalfOpen,
-    /// The same in one direction.
+    /// Carries nothing in this direction; else like `HalfOpen`.
     Drop(Direction),
-    /// Refuses every connection, as if there were no server.
+    /// Refuses every connection, as if no server listened.
     Away,
 }
 
@@ -38,7 +38,7 @@ pub enum Direction {
     Replies,
 }
 
-/// Its destination and its mode.
+/// The destination port and the mode of the proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Way {
     port: u16,
@@ -56,13 +56,13 @@ pub struct Proxy {
 #[derive(Debug)]
 struct Shared {
     way: watch::Sender<Way>,
-    /// How often it acted by its mode: pieces delayed or dropped, connections cut or refused.
+    /// How often the mode took effect: pieces delayed or dropped, connections cut or refused.
     done: AtomicU64,
 }
 
 impl Proxy {
-    /// A proxy from a new port to `port`, both on this machine. `usual` is its mode without a
-    /// fault.
+    /// Starts a proxy from a new port to `port`, both on this machine. `usual` is its mode while no
+    /// fault is active.
     pub async fn start(port: u16, usual: Mode) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
@@ -83,7 +83,7 @@ impl Proxy {
         })
     }
 
-    /// The URL of the server behind it, for the user of the workload.
+    /// The URL of the server behind the proxy, with the user of the workload.
     pub fn url(&self) -> String {
         format!("redis://{}{}/", rights::IN_URL, self.address)
     }
@@ -101,7 +101,7 @@ impl Proxy {
         self.usual.clone()
     }
 
-    /// Changes the destination port, and closes the connections to the old one.
+    /// Changes the destination port, and closes connections to the old one.
     pub fn lead_to(&self, port: u16) {
         self.shared
             .way
@@ -122,7 +122,7 @@ impl Drop for Proxy {
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     loop {
-        // A failed accept is the client's concern, unless no file descriptors are left: then try
+        // A failed accept concerns only the client, unless no file descriptors are left: then try
         // again.
         let Ok((client, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -162,7 +162,8 @@ async fn pump(
     shared: &Shared,
 ) {
     let (mut ways, mut buffer) = (shared.way.subscribe(), vec![0; 65_536]);
-    // Bytes since the present mode began; whether it drops everything for ever.
+    // The bytes carried since the present mode began; and whether this connection drops everything
+    // forever.
     let (mut carried, mut deaf) = (0_u64, false);
     let mut mode = match ways.borrow_and_update().clone() {
         way if way.port != port || way.mode == Mode::Away => return,
@@ -180,7 +181,7 @@ async fn pump(
                     return;
                 }
                 (mode, carried) = (way.mode, 0);
-                // An idle connection that blocks or listens is dead too.
+                // Also an idle connection that blocks or listens becomes silent.
                 deaf |= mode == Mode::HalfOpen;
                 continue;
             }
@@ -238,7 +239,7 @@ mod tests {
         let mut first = TcpStream::connect(("127.0.0.1", proxy.port())).await?;
         let _held = greet(&one, b'1').await?;
         assert_eq!(first.read_u8().await?, b'1');
-        // The same port again changes nothing.
+        // Leading to the present port again changes nothing.
         proxy.lead_to(one.local_addr()?.port());
         proxy.lead_to(other.local_addr()?.port());
         assert_eq!(first.read(&mut [0]).await?, 0, "closed");

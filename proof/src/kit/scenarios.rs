@@ -1,4 +1,4 @@
-//! The scenarios of a proof, one after the other, and their report.
+//! Runs the scenarios of a proof one after the other, and reports.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use dueq::{Message, Queue, QueueStats};
 use dueq_testkit::report::Report;
 
-/// How many messages one pipeline pushes.
+/// The number of messages that one pipeline pushes.
 const CHUNK: u64 = 4_000;
 /// The time between two looks at a queue.
 pub(crate) const LOOK: Duration = Duration::from_millis(200);
@@ -43,7 +43,7 @@ pub(crate) async fn run<S: ValueEnum>(
             format!("not done after {limit:?}: the queue hangs, or --seconds is too short")
         });
         if let Err(error) = ran.and_then(|ran| ran) {
-            println!("{}", report.table()); // of the scenarios before
+            println!("{}", report.table()); // the table of the scenarios before the failed one
             return Err(error.context(name.to_owned()));
         }
         report.figure("seconds", begin.elapsed().as_secs());
@@ -71,7 +71,7 @@ pub(crate) async fn push(
     Ok(())
 }
 
-/// How many messages are not dead.
+/// The number of messages that are not dead.
 pub(crate) fn alive(stats: &QueueStats) -> u64 {
     stats.scheduled + stats.ready + stats.leased
 }

@@ -1,4 +1,4 @@
-//! A server of a run, read past the proxies.
+//! A server of a run, which the harness reads past the proxies.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal};
 use super::process;
 
 pub struct Live {
-    /// Names its log.
+    /// The name of the server's log file.
     pub name: String,
     pub port: u16,
     server: Arc<Mutex<Server>>,
@@ -38,17 +38,17 @@ impl Live {
         process::signal(self.pid()?, signal)
     }
 
-    /// How it ended, if the harness did not end it.
+    /// How the server ended, if the harness did not end it.
     pub fn ended(&self) -> Result<Option<String>> {
         Ok(self.server().ended()?.map(|status| status.to_string()))
     }
 
-    /// Kills it by SIGKILL.
+    /// Kills the server by SIGKILL.
     pub fn kill(&self) -> Result<()> {
         self.server().kill()
     }
 
-    /// Starts it again; returns when it has loaded its file and answers.
+    /// Starts the server again; returns once it has loaded its file and answers.
     pub async fn restart(&self) -> Result<()> {
         let server = Arc::clone(&self.server);
         let restart = move || {
@@ -76,7 +76,7 @@ impl Live {
         Ok(value.unwrap_or("0").trim().to_owned())
     }
 
-    /// How many errors of this code it has returned since its start.
+    /// The number of errors with this code that the server has returned since its start.
     pub async fn errors(&self, code: &str) -> Result<u64> {
         let value = self
             .info("errorstats", &format!("errorstat_{code}"))
@@ -84,7 +84,7 @@ impl Live {
         Ok(value.trim_start_matches("count=").parse()?)
     }
 
-    /// Copies its log, because the server's folder is removed.
+    /// Copies the server's log, because its folder will be removed.
     pub fn keep_log(&self, folder: &Path) -> Result<()> {
         let log = self.server().folder().join("log");
         let kept = folder.join(&self.name).with_extension("log");

@@ -100,7 +100,7 @@ impl<T: FnMut(Event)> Scan<'_, T> {
                     items.push((member, score));
                     continue;
                 }
-                // A leased message has the due time of its claim.
+                // A leased message has the due time that the claim stored.
                 let held = claims.under(&member);
                 if held.is_empty() {
                     self.break_("a lease without a claim", &member);
@@ -214,10 +214,10 @@ impl<T: FnMut(Event)> Scan<'_, T> {
         Ok(())
     }
 
-    /// Every pushed message still exists, or left the queue in one of four ways, or was dropped as
-    /// expired. The counter `expired` also has the dead ones.
+    /// Checks that every pushed message still exists, or left the queue in one of four ways, or was
+    /// dropped as expired. The counter `expired` includes expired messages that are dead.
     pub(super) async fn counters(&mut self) -> Result<()> {
-        // No process pushes ticks.
+        // Ticks are not pushed, so a queue with schedules does not have this sum.
         if self.places.keys().any(|id| is_timer(id)) {
             return Ok(());
         }
@@ -243,14 +243,14 @@ impl<T: FnMut(Event)> Scan<'_, T> {
         Ok(())
     }
 }
-/// In each key, so that the key always exists.
+/// The placeholder in each key, which keeps the key from disappearing.
 fn sentinel() -> Vec<u8> {
     let mut sentinel = vec![b'-'; 71];
     sentinel[0] = 0;
     sentinel
 }
 
-/// `<state> <ten numbers>`, LF, live ticks, LF, spec, LF, options, LF, pattern.
+/// Parses `<state> <ten numbers>`, LF, live ticks, LF, spec, LF, options, LF, pattern.
 fn schedule(queue: &str, name: &[u8], value: &[u8]) -> Option<Event> {
     let text = std::str::from_utf8(value).ok()?;
     let mut lines = text.split('\n');
@@ -267,7 +267,7 @@ fn schedule(queue: &str, name: &[u8], value: &[u8]) -> Option<Event> {
     })
 }
 
-/// `<failures> <crashes> <due or -> <options>`, LF, error.
+/// Parses `<failures> <crashes> <due or -> <options>`, LF, error.
 fn counts(attrs: &[u8]) -> Option<(u32, u32)> {
     let line = attrs.split(|byte| *byte == b'\n').next()?;
     let mut words = std::str::from_utf8(line).ok()?.split(' ');

@@ -1,5 +1,5 @@
-//! The messages that remain after draining: read from the keys and not by the scripts, which may be
-//! broken.
+//! The messages that remain after draining. They are read from the keys, not by the scripts, which
+//! may be broken.
 
 mod keys;
 
@@ -11,19 +11,19 @@ use redis::aio::MultiplexedConnection;
 use crate::claims::Claims;
 use crate::history::{Event, LeftItem, State};
 
-/// The size of a read, and of a line of a history.
+/// The number of entries in one read, and in one line of a history.
 const STEP: usize = 1_000;
 /// How many findings of one kind are reported one by one.
 const EXAMPLES: usize = 20;
 const WINDOW: usize = 1_000;
 
-/// The work that remains until a queue has drained.
+/// The work that must end before a queue has drained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Waiting {
-    /// Scheduled and due within the horizon; messages beyond it are not awaited.
+    /// Scheduled messages that are due within the horizon; later ones are not awaited.
     pub scheduled: u64,
     pub ready: u64,
-    /// Leases: one may cover many messages.
+    /// Leases; one of them may cover many messages.
     pub leases: u64,
 }
 
@@ -45,9 +45,9 @@ impl Waiting {
     }
 }
 
-/// Reads it once. A queue has drained when producers and cancellers have ended, workers run, and
-/// nothing remains. That takes as long as the back-off of the last crashes (at most 12 s for the
-/// fourth, 24 s for the fifth) and the retries of handlers.
+/// Reads the remaining work of a queue once. A queue has drained when producers and cancellers have
+/// ended, workers run, and nothing remains. That takes as long as the back-off of the last crashes
+/// (at most 12 s for the fourth, 24 s for the fifth) and the retries of handlers.
 pub async fn waiting(
     connection: &mut MultiplexedConnection,
     queue: &str,
@@ -74,7 +74,7 @@ pub async fn waiting(
     })
 }
 
-/// The keys of a queue, or of a partition: `orders/17`.
+/// The keys of a queue, or of a partition such as `orders/17`.
 fn keys_of(queue: &str) -> Result<Vec<String>> {
     let whole = queue.split('/').next().unwrap_or(queue);
     let keys = dueq::admin::queue_keys(whole)?.into_iter();
@@ -84,7 +84,8 @@ fn keys_of(queue: &str) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Reports the messages that remain in an unused queue, and the inconsistencies among its keys.
+/// Reports the remaining messages of a queue that nobody uses any more, and inconsistencies among
+/// its keys.
 pub async fn scan(
     connection: &mut MultiplexedConnection,
     queue: &str,
@@ -109,9 +110,9 @@ struct Scan<'a, T> {
     keys: Vec<String>,
     connection: &'a mut MultiplexedConnection,
     places: HashMap<Vec<u8>, State>,
-    /// Failures and crashes.
+    /// The failures and crashes of each id.
     attrs: HashMap<Vec<u8>, (u32, u32)>,
-    /// By kind of inconsistency: its number.
+    /// The number of inconsistencies of each kind.
     broken: HashMap<&'static str, usize>,
     tell: &'a mut T,
 }
@@ -123,7 +124,7 @@ impl<T: FnMut(Event)> Scan<'_, T> {
             .query_async(self.connection)
             .await?;
         if exist == 0 {
-            return Ok(()); // emptied, and not used since
+            return Ok(()); // the queue was emptied, and not used since
         }
         self.sentinels().await?;
         self.attrs().await?;
@@ -182,7 +183,7 @@ impl<T: FnMut(Event)> Scan<'_, T> {
         }
     }
     fn left(&mut self, state: State, items: Vec<(Vec<u8>, u64)>) {
-        // The timer of a schedule is no message.
+        // The timer of a schedule is not a message.
         let items: Vec<_> = items.into_iter().filter(|(id, _)| !is_timer(id)).collect();
         if items.is_empty() {
             return;
@@ -205,7 +206,7 @@ impl<T: FnMut(Event)> Scan<'_, T> {
     }
 }
 
-/// Whether it is the timer of a schedule.
+/// Whether the member is the timer of a schedule.
 fn is_timer(member: &[u8]) -> bool {
     member.first() == Some(&4)
 }

@@ -19,7 +19,7 @@ async fn scanned(connection: &mut MultiplexedConnection) -> Result<(Vec<Event>, 
 }
 
 #[tokio::test]
-async fn a_sound_queue_is_listed_and_each_fault_is_named() -> Result<()> {
+async fn scan_lists_a_sound_queue_and_names_each_fault() -> Result<()> {
     let server = Server::start(&[])?;
     let mut connection = redis::Client::open(server.url())?
         .get_multiplexed_async_connection()
@@ -48,7 +48,7 @@ async fn a_sound_queue_is_listed_and_each_fault_is_named() -> Result<()> {
         claimed[0].bury("done for").await?,
         dueq::outcomes::SettleOutcome::Done
     );
-    // As a worker does: a claim by hand leaves the other messages in the scheduled set.
+    // Claims like a worker: a claim by hand leaves the other messages in the scheduled set.
     client.load_functions().await?;
     let mut promote = redis::cmd("FCALL");
     promote

@@ -3,7 +3,8 @@
 use super::{number, text};
 use crate::history::{Call, ChangeItem, PushItem, SettleItem, Verb};
 use crate::payload;
-/// The last 8 bytes, in hexadecimal: enough to tell claims apart. The first may name the node.
+/// The last 8 bytes of a token, in hexadecimal: enough to tell claims apart. The first bytes may
+/// name the node.
 fn token(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 15)]);
@@ -14,14 +15,14 @@ fn token(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Reads a script's ARGV; its first argument is the test clock.
+/// Parses the ARGV of a script call; the first argument is the test clock.
 pub(super) fn call_of(verb: &str, args: &[&[u8]]) -> Call {
     let args = args.get(1..).unwrap_or_default();
     let settle = |verb, size| Call::Settle {
         verb,
         items: args
             .chunks_exact(size)
-            // The argument after the token is a time for all verbs but bury, which takes a reason.
+            // After the token comes a time for all verbs except bury, which takes a reason.
             .map(|item| {
                 SettleItem(
                     text(item[0]),
@@ -82,7 +83,7 @@ pub(super) fn call_of(verb: &str, args: &[&[u8]]) -> Call {
         ("extend", _) => settle(Verb::Extend, 3),
         ("bury", _) => settle(Verb::Bury, 3),
         ("snooze", _) => settle(Verb::Snooze, 3),
-        // The other form, close and a time, names no messages.
+        // The other form of a throttle, which closes a queue until a time, names no messages.
         ("throttle", [_, _, _, ..]) => settle(Verb::Throttle, 3),
         ("retry", _) => settle(Verb::Retry, 4),
         ("cancel", [dead, ids @ ..]) => change(
@@ -115,7 +116,7 @@ pub(super) fn call_of(verb: &str, args: &[&[u8]]) -> Call {
     }
 }
 
-/// Of each claim its token, the number of its ids, and the ids.
+/// Parses acks: for each claim its token, the number of its ids, and the ids.
 fn acked(mut args: &[&[u8]]) -> Vec<SettleItem> {
     let mut items = Vec::new();
     while let [given, count, rest @ ..] = args {

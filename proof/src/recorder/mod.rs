@@ -25,13 +25,13 @@ pub struct Diary(Arc<Inner>);
 struct Inner {
     writer: Writer,
     ops: AtomicU64,
-    /// Redis's clock minus our monotonic clock, in microseconds, by the last reply.
+    /// Redis's clock minus this process's monotonic clock, in microseconds, by the last reply.
     offset_us: AtomicI64,
 }
 
 impl Diary {
-    /// Begins a history that records every script call of this process, on a cluster with the
-    /// master that it goes to.
+    /// Begins a history that records every script call of this process. On a cluster it also
+    /// records the master to which each call goes.
     pub fn begin(path: &Path, role: Role, process: &str, is_cluster: bool) -> Result<Self> {
         let inner = Inner {
             writer: Writer::create(path)?,
@@ -53,7 +53,8 @@ impl Diary {
         Ok(diary)
     }
 
-    /// A history with a gap proves nothing: the process ends at once.
+    /// Writes an event. If that fails, the process ends at once, because a history with a gap
+    /// proves nothing.
     pub fn write(&self, event: &Event) {
         if let Err(error) = self.0.writer.write(event) {
             eprintln!("cannot write the history: {error:#}");
@@ -66,7 +67,7 @@ impl Diary {
         self.asked_durably(queue, verb, ids, 0)
     }
 
-    /// The same for an operation that so many replicas must confirm.
+    /// Like [`asked`](Diary::asked), for an operation that this number of replicas must confirm.
     pub fn asked_durably(&self, queue: &str, verb: Verb, ids: Vec<String>, replicas: u32) -> u64 {
         let op = self.0.ops.fetch_add(1, Ordering::Relaxed);
         self.write(&Event::Asked {
@@ -91,7 +92,7 @@ impl Diary {
     }
 }
 
-/// The outcome of an operation in a few words: `?` begins one that may have taken effect, `!` one
+/// The outcome of an operation in a few words. `?` begins one that may have taken effect, `!` one
 /// that has not.
 pub fn outcome<T>(result: Result<T, Error>, word: impl Fn(T) -> String) -> String {
     match result {
@@ -103,9 +104,9 @@ pub fn outcome<T>(result: Result<T, Error>, word: impl Fn(T) -> String) -> Strin
 
 struct Recorder {
     diary: Diary,
-    /// By call in flight: its verb, and the id of a get.
+    /// For each call in flight: its verb, and the id of a get.
     verbs: Mutex<HashMap<u64, (&'static str, String)>>,
-    /// On a cluster, by call that is about to be sent: its master.
+    /// On a cluster, for each call that is about to be sent: its master.
     masters: Option<Mutex<HashMap<u64, String>>>,
 }
 
@@ -172,7 +173,7 @@ impl Observer for Recorder {
     }
 }
 
-/// The epoch in a script's first argument: `m<epoch>`, perhaps with a test clock behind it.
+/// The epoch in a script's first argument: `m<epoch>`, possibly followed by a test clock.
 fn epoch_of(args: &[&[u8]]) -> u64 {
     let epoch = args.first().and_then(|first| first.strip_prefix(b"m"));
     let digits = epoch.and_then(|rest| rest.split(|byte| *byte == b' ').next());

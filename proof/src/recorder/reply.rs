@@ -5,7 +5,7 @@ use dueq::harness::Reply;
 use super::text;
 use crate::history::{Answer, ClaimedItem, Event};
 use crate::{payload, stored};
-/// None if the verb does not reply so. `id` is the id of a get.
+/// Parses a reply; `None` if this verb cannot reply so. `id` is the id of a get.
 pub(super) fn answered(call: u64, verb: &str, id: &str, reply: &Reply) -> Option<Event> {
     let Reply::List(parts) = reply else {
         return None;
@@ -34,7 +34,7 @@ pub(super) fn answered(call: u64, verb: &str, id: &str, reply: &Reply) -> Option
                 ..,
             ],
         ) => {
-            // A single detail holds for all messages.
+            // A single detail applies to all messages.
             let shared = details.len() == 1;
             if payloads.len() != ids.len() || details.len() != ids.len() && !shared {
                 return None;
@@ -53,9 +53,9 @@ pub(super) fn answered(call: u64, verb: &str, id: &str, reply: &Reply) -> Option
                 paused: rest.get(2) == Some(&Reply::Int(1)),
             }
         }
-        // Pages and figures change nothing: their length is enough.
+        // Pages and figures change nothing, so only their length is recorded.
         ("peek" | "stats", _) => Answer::Other(body.iter().map(length).collect()),
-        // Of an id that the queue remembers, elements follow that tell how the message ended.
+        // If the queue remembers the id, further elements tell how the message ended.
         ("get", [Reply::List(fields), ..]) => Answer::Items(vec![stored::of_reply(id, fields)?]),
         ("verify", [Reply::List(found)]) => Answer::Other(found.iter().map(finding).collect()),
         ("audit", [cursor, looked, Reply::List(found)]) => Answer::Other(
@@ -64,14 +64,14 @@ pub(super) fn answered(call: u64, verb: &str, id: &str, reply: &Reply) -> Option
                 .chain(found.iter().map(finding))
                 .collect(),
         ),
-        // Unless it is OK, its result is that of all its messages.
+        // If its result is not OK, it is the result of all its messages.
         ("ack_push", [outcome, Reply::List(words)]) => {
             let outcome = word(outcome);
             let is_done = outcome == "OK";
             let words = words.iter().filter(|_| is_done).map(word);
             Answer::Items(std::iter::once(outcome).chain(words).collect())
         }
-        // Their items are schedules, and no messages.
+        // The items of these verbs are schedules, not messages.
         ("trigger" | "amend" | "refill", [Reply::List(words)]) => {
             Answer::Other(words.iter().map(word).collect())
         }
@@ -120,7 +120,7 @@ fn claimed_item(id: &Reply, payload: &Reply, details: &Reply) -> Option<ClaimedI
     ))
 }
 
-/// Kind, what, detail, mended.
+/// A finding of an audit: kind, what, detail, mended.
 fn finding(part: &Reply) -> String {
     match part {
         Reply::List(words) => words.iter().map(word).collect::<Vec<_>>().join(" "),

@@ -1,4 +1,4 @@
-//! Reads faults and claims from the histories.
+//! Reads faults and claims from the histories of a run.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -10,19 +10,19 @@ use anyhow::{Context, Result};
 use crate::history::{Answer, Call, Event, Phase};
 use crate::queues::{TICKS, planned_queues};
 
-/// When a claim was sent and answered.
+/// When a claim was sent and when it was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Claim {
     pub(super) asked_us: u64,
     pub(super) answered_us: u64,
-    /// Granted by a master that had been replaced, or undone in another way.
+    /// Whether the grant is void: by a replaced master, or undone in another way.
     pub(super) void: bool,
 }
 
-/// When the last writes were lost, of which `incarnation`, and their `seq`.
+/// When the last writes were lost, of which `incarnation`, and the `seq` before and after.
 pub(super) struct Undone {
     pub(super) t_us: u64,
-    /// One queue stands for all: the same fault undid the writes of every queue.
+    /// Whether this entry is the first of its fault, which undid the writes of every queue.
     pub(super) is_first: bool,
     pub(super) incarnation: String,
     pub(super) survived: u64,
@@ -125,8 +125,8 @@ pub(super) fn of_places(folder: &Path, first: char) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Parses the lines that contain one of these words, because most lines are about other events.
-/// Leaves out a torn last line.
+/// Parses only the lines with one of these words, because most lines are about other events. Leaves
+/// out a torn last line.
 pub(super) fn lines(path: &Path, words: &[&str], mut tell: impl FnMut(u64, Event)) -> Result<()> {
     let mut reader = BufReader::with_capacity(1 << 20, File::open(path)?);
     let mut line = String::new();
@@ -197,9 +197,9 @@ pub(super) fn read_claims(
         _ => {}
     })
 }
-/// The queues and ids that a dead worker had been granted at the first attempt and not begun to settle: a
-/// settlement without an answer may have been applied. Raises `lease_ms` to the longest lease that
-/// it asked for.
+/// The queues and ids that a dead worker had been granted at the first attempt, and had not begun
+/// to settle: an unanswered settlement may have been applied. Raises `lease_ms` to the longest
+/// lease that the worker asked for.
 pub(super) fn held_by(path: &Path, lease_ms: &mut u64) -> Result<BTreeSet<(String, String)>> {
     let (mut held, mut queues) = (BTreeSet::new(), HashMap::new());
     for line in crate::history::read(path)? {
@@ -210,7 +210,7 @@ pub(super) fn held_by(path: &Path, lease_ms: &mut u64) -> Result<BTreeSet<(Strin
                 ..
             } => {
                 let queue: String = queues.remove(&call).unwrap_or_default();
-                // Other ticks may replace a tick.
+                // Only the first attempt: another tick may replace a tick.
                 let first = items
                     .into_iter()
                     .filter(|item| item.3 == 1 && queue != TICKS);

@@ -1,4 +1,4 @@
-//! The time from a fault until workers claim again, from the histories.
+//! Computes from the histories how long it takes after a fault until workers claim again.
 
 mod histories;
 mod redelivered;
@@ -10,7 +10,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use histories::{Claim, Fault, Harness, Undone};
-/// Of all faults of a kind, in ms.
+/// The recovery times of all faults of one kind, in ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Recovery {
     pub count: usize,
@@ -20,24 +20,25 @@ pub struct Recovery {
 
 #[derive(Debug, Default)]
 pub struct Recoveries {
-    /// By fault. `worker_kill` counts the messages that the dead worker had leased, each until its
-    /// next claim; `worker_kill_beside_others` those during whose time the server was away, its
-    /// clock was stepped, or another worker was disturbed.
+    /// The recoveries of each kind of fault. `worker_kill` counts each message that a dead worker
+    /// had leased, until its next claim. `worker_kill_beside_others` counts such messages if
+    /// meanwhile the server was unreachable, its clock was stepped, or another worker was
+    /// disturbed.
     pub by_fault: BTreeMap<String, Recovery>,
     /// Faults after which no claim came before the end of the run.
     pub never: BTreeMap<String, u64>,
-    /// Faults by handlers.
+    /// Faults that handlers caused.
     pub handlers: BTreeMap<String, u64>,
     /// Describes the recoveries that took too long.
     pub late: Vec<String>,
 }
 
-/// Limit for the first claim after a fault: ten times the fallback interval of 1 s. The time of
-/// other outages and stalls does not count, nor the time after the end of the producers, when there
-/// may be nothing to claim.
+/// The time limit for the first claim after a fault: ten times the fallback interval of 1 s. Other
+/// outages and stalls are subtracted, and so is the time after the producers ended, when there may
+/// be nothing to claim.
 const GOES_ON_US: u64 = 10_000_000;
-/// During one of these faults no worker can claim, or the server's time jumps; on a cluster no
-/// worker can claim from some of the queues.
+/// During these faults no worker can claim, or the server's time jumps; on a cluster, no worker can
+/// claim from some of the queues.
 const OUTAGES: [&str; 17] = [
     "server_kill",
     "server_stop",
@@ -57,7 +58,7 @@ const OUTAGES: [&str; 17] = [
     "master_stop",
     "home_emptied",
 ];
-/// Reads the histories in a folder.
+/// Computes the recoveries from the histories in a folder.
 pub fn of(folder: &Path) -> Result<Recoveries> {
     let Harness {
         faults,
@@ -93,9 +94,9 @@ pub fn of(folder: &Path) -> Result<Recoveries> {
         .iter()
         .filter(|fault| fault.kind != "worker_kill" && fault.kind != "poison")
     {
-        // A kill ends with the kill; a killed server is also one that answers again.
+        // A kill ends at once; the killed server has to answer again as well.
         let kinds = match &*fault.kind {
-            // From when the address leads to the new master.
+            // Count from the moment at which the address leads to the new master.
             "failover" => undone_within(fault, &undone)
                 .map(|t_us| ("failover", t_us))
                 .collect(),
@@ -113,7 +114,7 @@ pub fn of(folder: &Path) -> Result<Recoveries> {
             )],
         };
         for (kind, mut from_us) in kinds {
-            // The time in which another fault keeps the server away does not count.
+            // Subtract the time in which another fault makes the server unreachable.
             for outage in faults
                 .iter()
                 .filter(|other| OUTAGES.contains(&&*other.kind))
@@ -140,7 +141,7 @@ pub fn of(folder: &Path) -> Result<Recoveries> {
             }
         }
     }
-    // The servers of HTTP claim messages of dead workers, too. `harness.jsonl` has no claims.
+    // Servers of HTTP, too, claim messages of dead workers. `harness.jsonl` has no claims.
     let claimants = [workers, histories::of_places(folder, 'h')?].concat();
     redelivered::redeliveries(
         folder,
@@ -163,7 +164,7 @@ pub fn of(folder: &Path) -> Result<Recoveries> {
     })
 }
 
-/// The part of a time without outages and stalls, which are sorted by their start.
+/// The part of a span outside of outages and stalls, which are sorted by their start.
 fn unexcused_us(from_us: u64, to_us: u64, excused: &[(u64, u64)]) -> u64 {
     let (mut left_us, mut free_us) = (to_us.saturating_sub(from_us), from_us);
     for (begin_us, end_us) in excused {

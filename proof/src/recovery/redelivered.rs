@@ -1,4 +1,4 @@
-//! The time from the kill of a worker until another claim of its messages.
+//! Computes how long it takes from the kill of a worker until another claim of its messages.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use anyhow::Result;
 
 use super::histories::{Claim, Fault, Undone, held_by, read_claims};
 use super::{GOES_ON_US, OUTAGES, unexcused_us};
-/// Limit after its lease for the next claim of a killed worker's message: the fallback interval of
-/// 1 s, a handler time of 5 s, and the limit of other faults.
+/// The time limit from the end of the lease to the next claim of a killed worker's message: the
+/// fallback interval of 1 s, a handler time of 5 s, and the limit of other faults.
 const REDELIVERED_US: u64 = 1_000_000 + 5_000_000 + GOES_ON_US;
-/// During one of these faults, or shortly before the kill, there may be no other worker to claim.
+/// During these faults, or shortly after them, there may be no other worker that can claim.
 const CREW_FAULTS: [&str; 7] = [
     "worker_kill",
     "worker_stop",
@@ -20,10 +20,10 @@ const CREW_FAULTS: [&str; 7] = [
     "net_drop",
     "net_half_open",
 ];
-/// How long a dead worker takes to run again, with a margin.
+/// How long a killed worker takes to run again, with a margin.
 const RESTART_US: u64 = 3_000_000;
-/// From the kill of each worker until the next claim of its messages at their first attempt. A
-/// message without a next claim vanished with the store; if it was lost, the checker reports it.
+/// The times from the kill of each worker until the next claim of messages at their first attempt.
+/// A message without a next claim vanished with the store; if it is lost, the checker reports that.
 pub(super) fn redeliveries(
     folder: &Path,
     workers: &[PathBuf],

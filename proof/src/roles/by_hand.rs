@@ -1,5 +1,5 @@
 //! Claims by hand under short leases, beside a worker's handlers. These leases are never extended,
-//! so that leases run out even in a run without faults.
+//! so that leases expire even in a run without faults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use super::{Pace, Stop};
 use crate::history::{BY_HAND, Verb};
 use crate::recorder::outcome;
 
-/// A delivery with so many attempts is settled: from the third crash on the back-off would grow.
+/// A delivery above this attempt is settled: from the third crash on, the back-off would become
+/// long.
 const PATIENT_ATTEMPTS: u32 = 2;
 /// The most deliveries held at once.
 const HELD: usize = 64;
@@ -68,9 +69,9 @@ async fn handle(notes: &Notes, delivery: &Delivery, lease: Duration) {
             extend(notes, delivery, lease).await;
             notes.settle(delivery, Verb::Ack).await;
         }
-        // Forgotten: it comes back when its lease has run out.
+        // Does nothing: the message comes back when its lease has expired.
         5 | 6 => {}
-        // Settled after its lease, when another process may have it or have finished it.
+        // Settles after the lease, when another process may have the message or have finished it.
         _ => {
             tokio::time::sleep(lease + Duration::from_millis(fastrand::u64(0..600))).await;
             match fastrand::u32(0..9) {

@@ -1,4 +1,4 @@
-//! Lists scheduled and ready messages, and cancels, reschedules, runs and requeues some of them.
+//! Lists scheduled and ready messages, and cancels, reschedules, runs or requeues some of them.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::recorder::{Diary, outcome};
 use crate::workload::{POISON, hash};
 
 const RATE: u32 = 200;
-/// The whole ready list, because its last entries wait longest; and one page of the scheduled set.
+/// The size of a page of the ready list: the whole list, because its last entries wait longest.
 const READY_PAGE: usize = 1_000;
 const PAGE: usize = 100;
-/// How many messages of one page are changed.
+/// The number of messages on a page that are changed.
 const LEAST: u64 = 5;
 const MOST: usize = 40;
 const PURGE_PAUSE: Duration = Duration::from_millis(100);
@@ -37,7 +37,7 @@ pub(super) async fn run(
         diary: diary.clone(),
         scheduled: None,
     };
-    // One page of one queue after the other.
+    // The queues take turns, one page at a time.
     let mut cancellers: Vec<_> = queues.into_iter().map(of_queue).collect();
     let mut pace = Pace::new(options.rate.unwrap_or(RATE));
     loop {
@@ -48,7 +48,7 @@ pub(super) async fn run(
         } else {
             canceller.look(&mut pace).await;
         }
-        // Between two pages, so that every operation has its outcome.
+        // Stops only between two pages, so that every operation has an outcome.
         tokio::select! {
             biased;
             () = super::stopped(&mut stop) => return Ok(()),
@@ -61,7 +61,7 @@ struct Canceller {
     queue: Queue,
     diary: Diary,
     rng: Rng,
-    /// Its position in the scheduled set.
+    /// The cursor in the scheduled set.
     scheduled: Option<MessageCursor>,
 }
 
@@ -93,12 +93,13 @@ impl Canceller {
         }
         let mut found = page.messages;
         if state == MessageState::Ready {
-            // The first ones are claimed while this process chooses; the last ones wait longest.
+            // The first messages are claimed while this process chooses; the last ones wait
+            // longest.
             found.drain(..found.len() / 2);
         }
         self.rng.shuffle(&mut found);
         found.truncate(owed.min(MOST));
-        // An empty page counts as well: listing costs the server more than changing.
+        // An empty page counts too, because listing costs the server more than changing.
         pace.did(LEAST.max(u64::try_from(found.len()).unwrap_or(LEAST)));
         let mut changes = JoinSet::new();
         for message in found {
@@ -137,7 +138,7 @@ impl Canceller {
         change(self.queue.clone(), self.diary.clone(), id, chosen)
     }
 
-    /// Soon, mostly, so that the message is delivered during the run.
+    /// A due time: mostly soon, so that the message is delivered during the run.
     fn due(&mut self) -> Due {
         match self.rng.u32(0..8) {
             0..3 => Due::AfterMs(self.rng.u64(0..200)),

@@ -1,5 +1,5 @@
-//! A drill of queues of several partitions: clients that know an old map call by it, and a map is
-//! changed too early. A sound queue refuses all of that.
+//! The drill of queues with several partitions: clients call by an old map, and a map is changed
+//! too early. A correct queue refuses all of that.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::recorder::Diary;
 pub(crate) const QUEUE: &str = "drill";
 const IDS: usize = 40;
 const REMAP: &str = include_str!("../../../lua/dist/remap.lua");
-/// The partitions of a map that is made by hand: with so many, hardly any message of the home
-/// belongs there.
+/// The number of partitions in a map that is made by hand: with so many, hardly any message of the
+/// home still belongs to the home.
 const MANY: u32 = 200;
 
 pub(super) async fn run(options: &Options, client: &Client, diary: &Diary) -> Result<()> {
@@ -23,7 +23,7 @@ pub(super) async fn run(options: &Options, client: &Client, diary: &Diary) -> Re
     operator.partition_into(4).await?;
     let mut stale = Vec::new();
     for _ in 0..6 {
-        // A client of its own: handles of one client share their map.
+        // A separate client: handles of one client share their map.
         let queue = Client::connect(&options.url).await?.queue(QUEUE)?;
         queue.get("id-0").await?;
         stale.push(queue);
@@ -35,7 +35,7 @@ pub(super) async fn run(options: &Options, client: &Client, diary: &Diary) -> Re
     empty_the_home(options, &operator, diary).await
 }
 
-/// Each verb that names ids, by a client that has not heard of the new map.
+/// Calls each verb that names ids, from a client that does not know the new map.
 async fn call_by_the_old_map(stale: &[Queue]) -> Result<()> {
     let ids: Vec<_> = (0..IDS).map(|number| format!("id-{number}")).collect();
     let [pusher, canceller, rescheduler, runner, reviver, reader] = stale else {
@@ -54,7 +54,7 @@ async fn call_by_the_old_map(stale: &[Queue]) -> Result<()> {
     all(others.iter().map(|id| runner.run_now(id))).await
 }
 
-/// All calls at once, so that the same map routes them.
+/// Makes all calls concurrently, so that one map routes them.
 async fn all<T, E: Into<anyhow::Error>>(
     calls: impl Iterator<Item = impl Future<Output = Result<T, E>>>,
 ) -> Result<()> {
@@ -80,7 +80,8 @@ async fn all<T, E: Into<anyhow::Error>>(
     first
 }
 
-/// Gives the home another map, past the library, while it holds messages; then claims them.
+/// Writes another map into the home, past the library, while the home holds messages; then claims
+/// them.
 async fn change_with_messages(options: &Options, operator: &Queue, diary: &Diary) -> Result<()> {
     let script = match &options.scripts {
         Some(folder) => std::fs::read_to_string(folder.join("remap.lua")).unwrap_or(REMAP.into()),
@@ -113,7 +114,7 @@ async fn change_with_messages(options: &Options, operator: &Queue, diary: &Diary
     call.arg(format!("{next}|{tags}|{tags}"));
     loop {
         let (_, said): (redis::Value, String) = call.query_async(&mut redis).await?;
-        // A sound script says first that there are messages.
+        // A correct script refuses, because there are messages.
         let Some(ms) = said.strip_prefix("REMEMBERS ") else {
             break;
         };
@@ -152,8 +153,8 @@ async fn change_with_memory(operator: &Queue) -> Result<()> {
     Ok(operator.partition_into(5).await?)
 }
 
-/// Deletes the keys of the home, past the library. A client that knows the map pushes messages, and
-/// gives the home its map again.
+/// Deletes the keys of the home, past the library. Then a client that knows the map pushes
+/// messages, and restores the map of the home.
 async fn empty_the_home(options: &Options, operator: &Queue, diary: &Diary) -> Result<()> {
     let mut redis = redis::Client::open(&*options.url)?
         .get_multiplexed_async_connection()

@@ -151,9 +151,9 @@ pub async fn run(options: Options) -> Result<()> {
         diary.write(&Event::OlderScripts);
     }
     log(diary.clone());
-    // For this program's random numbers and the library's jitter.
+    // Seeds this program's random numbers and the library's jitter.
     fastrand::seed(options.seed ^ hash(options.name.as_bytes()));
-    // Before the process is ready: the signal would end a process that does not expect it.
+    // Catch the signal before the process is ready: uncaught, it would kill the process.
     let changes = signal(SignalKind::user_defined2())?;
     let mut stop = stop_on_sigterm()?;
     if options.role == Kind::Consumer {
@@ -184,12 +184,12 @@ pub async fn run(options: Options) -> Result<()> {
     Ok(())
 }
 
-/// Becomes true when the process is to end.
+/// Becomes true when the process must end.
 type Stop = watch::Receiver<bool>;
 
-/// Completes when the process is to end, or at once if that was earlier.
+/// Completes when the process must end; at once if it was asked to before.
 async fn stopped(stop: &mut Stop) {
-    // The sender is never dropped before it has sent.
+    // Cannot fail: the sender is not dropped before it has sent.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
@@ -204,8 +204,8 @@ fn stop_on_sigterm() -> Result<Stop> {
     Ok(receiver)
 }
 
-/// Waits for the server: it may be away when the process starts. None if the process is to end
-/// first.
+/// Waits for the server, which may be unreachable when the process starts. `None` if the process
+/// must end first.
 async fn connect(options: &Options, stop: &mut Stop) -> Result<Option<(Client, Vec<Queue>)>> {
     loop {
         let connecting = async {
@@ -219,7 +219,7 @@ async fn connect(options: &Options, stop: &mut Stop) -> Result<Option<(Client, V
                 .map(|planned| client.queue(planned.name))
                 .collect::<Result<Vec<_>, _>>()?;
             for queue in &queues {
-                // The first reply carries the server's time, from which due times are counted.
+                // The first reply contains the server's time, from which due times are computed.
                 queue.stats().await?;
             }
             Ok::<_, dueq::Error>((client, queues))
@@ -236,12 +236,13 @@ async fn connect(options: &Options, stop: &mut Stop) -> Result<Option<(Client, V
     }
 }
 
-/// Whether the server may answer otherwise later: it may be away, or have taken our rights.
+/// Whether the error may be temporary: the server is unreachable, or a fault has taken our rights
+/// away.
 fn may_pass(error: &dueq::Error) -> bool {
     error.is_retryable() || error.kind() == dueq::ErrorKind::Denied
 }
 
-/// Logs to stderr, and records the library's notice of an emptied store.
+/// Logs to standard error, and records the library's notice that the store was emptied.
 fn log(diary: Diary) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
     let to_stderr = tracing_subscriber::fmt::layer()
@@ -279,7 +280,8 @@ impl Visit for Message {
     }
 }
 
-/// Limits a rate; work that could not be done in time accumulates for one second at most.
+/// Limits the rate of actions. Actions that could not be made in time accumulate for at most one
+/// second.
 struct Pace {
     per_second: u64,
     since: tokio::time::Instant,

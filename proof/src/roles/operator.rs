@@ -1,4 +1,4 @@
-//! An operator's actions on a queue in use: each is short and undone at once.
+//! The actions of an operator on a queue in use: each is short and then undone.
 
 use std::time::Duration;
 
@@ -13,18 +13,19 @@ use crate::recorder::{Diary, outcome};
 use crate::stored;
 use crate::workload::{POISON, hash};
 
-/// Between two actions, in ms.
+/// The pause between two actions, in ms.
 const PAUSE_MS: std::ops::Range<u64> = 100..300;
 /// How long deliveries are paused, or pushes are limited, in ms.
 const SHORT_MS: std::ops::Range<u64> = 40..200;
 /// How long a queue is closed, in ms.
 const CLOSED_MS: std::ops::Range<u64> = 40..700;
-/// A storm is not purged, because the fault needs its messages.
+/// Above this number of messages a queue is not purged, because the fault "storm" needs its
+/// messages.
 const PURGED_BELOW: u64 = 5_000;
 const PAGE: usize = 100;
-/// How many messages of one page are read one by one.
+/// The number of messages on a page that are read singly.
 const READ: usize = 12;
-/// The queue's default limit.
+/// The default limit of payloads of a queue.
 const PAYLOAD_LIMIT: u32 = 1_048_576;
 const MAX_ATTEMPTS: u32 = 20;
 const MAX_CRASHES: u32 = 5;
@@ -42,10 +43,10 @@ pub(super) async fn run(
         diary: diary.clone(),
         rng,
     };
-    // Each action once in each queue before any repeats.
+    // Makes each action once in each queue before repeating any.
     let mut deck: Vec<(usize, Act)> = Vec::new();
     loop {
-        // A former process may have been killed during an action, and a failover may have undone
+        // An earlier process may have been killed within an action, and a failover may have undone
         // the end of one.
         let mut restored = true;
         for (queue, planned) in queues.iter().zip(planned_queues(queues.len())) {
@@ -63,10 +64,9 @@ pub(super) async fn run(
                     deck.extend(Act::ALL.map(|act| (place, act)));
                 }
                 operator.rng.shuffle(&mut deck);
-                // More often than others, because each is short; and once at the start, the busy
-                // queues first. Not the
-                // queue with a reserve: others may take its handlers while it is paused, and the
-                // checker could not judge the reserve.
+                // More often than other actions, because a pause is short; and once at the start in
+                // the busy queues. Not in the queue with a reserve: while it is paused, other
+                // queues may take its handlers, and the checker could not judge the reserve.
                 let planned = planned_queues(queues.len());
                 for place in (0..queues.len())
                     .rev()
@@ -124,14 +124,15 @@ impl Act {
 
 struct Operator {
     queue: Queue,
-    /// Of this queue.
+    /// The limit that the plan gives to this queue.
     limit: Option<Limit>,
     diary: Diary,
     rng: Rng,
 }
 
 impl Operator {
-    /// Ends a pause, lifts limits, and sets the limit of the plan: an emptied store has none.
+    /// Ends a pause, lifts temporary limits, and sets the limit of the plan, which an emptied store
+    /// lacks.
     async fn restore(&self) -> Result<(), Error> {
         let stats = self.queue.stats().await?;
         if stats.paused {
@@ -162,7 +163,7 @@ impl Operator {
                 self.shortly().await;
                 self.queue.resume().await
             }
-            // Mostly it opens by itself, while other actions go on.
+            // Mostly lets the queue open without a resume, while other actions go on.
             Act::Close => {
                 let period = Duration::from_millis(self.rng.u64(CLOSED_MS));
                 self.queue.pause_for(period).await?;
@@ -172,7 +173,7 @@ impl Operator {
                 }
                 Ok(())
             }
-            // Some of the following pushes fit, the others do not.
+            // With this limit some of the following pushes fit, and the others do not.
             Act::LimitMessages => {
                 let stats = self.queue.stats().await?;
                 let most =
@@ -215,7 +216,7 @@ impl Operator {
         tokio::time::sleep(Duration::from_millis(self.rng.u64(SHORT_MS))).await;
     }
 
-    /// A requeued poison message would kill six more workers.
+    /// Cancels dead poison messages: if one were requeued, it would kill six more workers.
     async fn cancel_poison(&self) -> Result<(), Error> {
         let mut cursor = None;
         loop {
@@ -245,7 +246,7 @@ impl Operator {
         }
     }
 
-    /// Reads some messages of a state, which may have changed meanwhile, and one that does not
+    /// Reads some messages in one state, which may have changed meanwhile, and one that does not
     /// exist.
     async fn read(&mut self, state: MessageState) -> Result<(), Error> {
         let mut found = self.queue.list(state, None, PAGE).await?.messages;

@@ -1,4 +1,4 @@
-//! Pushes the messages of its plan at its rate, and records the outcomes.
+//! Pushes the messages of a plan at its rate, and records the outcomes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,11 +21,12 @@ use crate::run::stage::confirmed_sign;
 use crate::workload::{Plan, Push, Step, hash};
 
 const RATE: u32 = 2_000;
-/// The most messages in flight: a slow producer falls behind, but its calls do not pile up.
+/// The most messages in flight: if the server is slow, the producer falls behind, and calls do not
+/// pile up.
 const IN_FLIGHT: usize = 2_048;
 /// The most messages of a storm in flight.
 const STORM_BATCH: u64 = 1_000;
-/// How long a push waits for its replica.
+/// How long a push waits for its replica's confirmation.
 const REPLICA_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(
@@ -66,7 +67,7 @@ pub(super) async fn run(
             }
         } => {}
     }
-    // Wait for the pushes in flight: the library ends each at its own limit.
+    // Wait for the pushes in flight: the library limits the time of each.
     while producer.pushes.join_next().await.is_some() {}
     Ok(())
 }
@@ -74,7 +75,7 @@ pub(super) async fn run(
 struct Producer {
     planned: &'static [Planned],
     queues: Vec<Queue>,
-    /// By queue.
+    /// The plan of each queue.
     plans: Vec<Plan>,
     bursts: Bursts,
     rng: Rng,
@@ -121,13 +122,13 @@ impl Producer {
         }
     }
 
-    /// The next step of one of the queues, by their traffic. A queue that workers find gets none
-    /// during its silences.
+    /// The next step of some queue, chosen in proportion to its traffic. A queue that workers find
+    /// by a pattern gets no message during its silences.
     fn step(&mut self) -> (usize, Step) {
         let is_burst = self.bursts.is_burst(now_us());
         let traffic = |queue: &Planned| match (queue.is_found, is_burst) {
             (true, false) => 0,
-            // Its part of the whole time comes in the bursts.
+            // All its traffic comes within the bursts, so it is multiplied there.
             (true, true) => 4 * queue.traffic,
             (false, _) => queue.traffic,
         };
@@ -155,7 +156,7 @@ impl Producer {
         }
     }
 
-    /// Waits for room, not for the answer.
+    /// Starts the pushes of a step; waits until there is room for them, and not for their answers.
     async fn push(&mut self, place: usize, pushes: Vec<Push>) {
         let size = u32::try_from(pushes.len().min(IN_FLIGHT)).unwrap_or(1);
         // The semaphore is never closed.
@@ -173,7 +174,7 @@ impl Producer {
             });
         }
         if is_partitioned(self.planned[place].name) && self.rng.u32(0..3) == 0 {
-            // The library makes the ids, for the partition whose batch is open. Their callers do
+            // The library chooses the ids, for the partition with an open batch. The caller does
             // not know them before.
             self.pushes.spawn(async move {
                 let message = |push: &Push| Message::new(vec![b'-'; push.bytes]).due(push.due);
@@ -198,7 +199,7 @@ impl Producer {
                     .collect(),
             );
             if let Some(sign) = sign.filter(|_| is_confirmed) {
-                // Without it the failover waits in vain, and reports that.
+                // If the file cannot be written, the failover waits in vain and reports that.
                 let _ = std::fs::write(confirmed_sign(&sign), "");
             }
             drop(room);

@@ -1,4 +1,5 @@
-//! Applies, triggers, backfills, pauses, resumes and removes schedules, while their ticks are claimed.
+//! Declares, triggers, backfills, pauses, resumes and removes schedules, while their ticks are
+//! claimed.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -15,18 +16,18 @@ use crate::queues::TICKS;
 use crate::ticks::{SCHEDULES, SET, WINDOWED, every_ms, is_limited, is_removed, name, schedule};
 use crate::workload::{Push, hash};
 
-/// Between two actions, in ms.
+/// The pause between two actions, in ms.
 const PAUSE_MS: std::ops::Range<u64> = 50..300;
 /// How long the queue or a schedule is paused, in ms.
 const SHORT_MS: std::ops::Range<u64> = 40..400;
-/// By how much an older revision is older: 10 s, as revisions are a clock in us.
+/// By how much an older revision is older: 10 s, because revisions are clock times in us.
 const OLDER: u64 = 10_000_000;
 
-/// How many fires a backfill covers at most, and how long ago the last of them is at most, in ms.
+/// The most fires that a backfill covers; below, the greatest age of the last of them, in ms.
 const BACKFILLED: u64 = 6;
 const BACKFILL_MS: u64 = 3_000;
 
-/// How many ids have a window, and how many are pushed at once.
+/// The number of ids with a window; below, how many are pushed at once.
 const WINDOWS: usize = 6;
 const PUSHES: usize = 8;
 const WINDOW: Duration = Duration::from_secs(3);
@@ -40,8 +41,8 @@ pub(super) async fn run(options: &Options, queues: Vec<Queue>, stop: Stop) -> Re
     };
     let (mut restored, mut deck) = (false, Act::FIRST.to_vec());
     while !*stop.borrow() {
-        // A former process may have been killed while it paused something, and a failover may have
-        // undone the end of a pause.
+        // An earlier process may have been killed during a pause, and a failover may have undone
+        // the end of one.
         let acted = match restored {
             true => {
                 if deck.is_empty() {
@@ -61,7 +62,7 @@ pub(super) async fn run(options: &Options, queues: Vec<Queue>, stop: Stop) -> Re
         restored = acted.is_ok();
         scheduler.rest(PAUSE_MS).await;
     }
-    // So that the queue drains.
+    // Pauses all schedules, so that the queue can drain.
     while let Err(error) = scheduler.end().await {
         tracing::warn!(%error, "pausing all schedules failed");
         scheduler.rest(PAUSE_MS).await;
@@ -71,26 +72,26 @@ pub(super) async fn run(options: &Options, queues: Vec<Queue>, stop: Stop) -> Re
 
 #[derive(Debug, Clone, Copy)]
 enum Act {
-    /// Declares all schedules as they are.
+    /// Declares all schedules unchanged.
     Same,
-    /// Declares all, one of them with a change.
+    /// Declares all schedules, one of them changed.
     Change,
-    /// Declares some of them.
+    /// Declares some of the schedules.
     Some,
-    /// Removes some of those that may be removed.
+    /// Removes some of the schedules that may be removed.
     Prune,
-    /// Declares all with an older revision: that is refused.
+    /// Declares all schedules with an older revision, which is refused.
     Older,
     Trigger,
-    /// Makes the ticks of some past fires again.
+    /// Makes ticks of some past fires again.
     Backfill,
-    /// Lists more fires of crons, beside the leader.
+    /// Lists more fires of crons, beside the leader, which does so too.
     Refill,
-    /// Declares a schedule again that has ended, or will.
+    /// Declares a schedule again that has ended or will end.
     Renew,
-    /// Pauses some of them for a moment.
+    /// Pauses some schedules for a moment.
     Pause,
-    /// Removes one, and mostly only reads some.
+    /// Mostly only reads some schedules; sometimes removes one.
     Remove,
     PauseQueue,
     Examine,
@@ -99,14 +100,15 @@ enum Act {
 }
 
 impl Act {
-    /// The last ones come first, so that a short run has them.
+    /// The order of the first actions. Those at the end are taken first, so that a short run has
+    /// them.
     const FIRST: [Self; 12] = [
         Self::Windows,
         Self::Windows,
         Self::Trigger,
         Self::Backfill,
         Self::Refill,
-        // Some schedules have ended since the first renewal.
+        // Once more: some schedules have ended since the first renewal.
         Self::Renew,
         Self::PauseQueue,
         Self::Same,
@@ -156,7 +158,7 @@ impl Act {
 
 struct Scheduler {
     queue: Queue,
-    /// Of each schedule.
+    /// The generation of each schedule.
     generations: [u32; SCHEDULES],
     rng: Rng,
 }
@@ -215,11 +217,11 @@ impl Scheduler {
                 let until_ms = self.rng.u64(0..BACKFILL_MS);
                 let from_ms = until_ms + every_ms(number) * self.rng.u64(0..BACKFILLED);
                 let ago = |ms| SystemTime::now() - Duration::from_millis(ms);
-                // Two operators at once: each tick is made by one of them.
+                // Two backfills at once: each tick is made by only one of them.
                 let backfill = async || handle.backfill(ago(from_ms), ago(until_ms)).await;
                 let (one, other) = tokio::join!(backfill(), backfill());
                 match one.and(other) {
-                    // It was removed.
+                    // The schedule was removed meanwhile.
                     Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
                     done => done.map(drop),
                 }
@@ -232,7 +234,7 @@ impl Scheduler {
                 self.apply(0..SCHEDULES, now_us(), false).await
             }
             Act::Pause => {
-                // Of each kind: a cron, one with a limit, one that may be removed.
+                // One of each kind: a cron, one with a limit, one that may be removed.
                 let some = (0..SCHEDULES).step_by(9);
                 let some: Vec<_> = some
                     .map(|step| self.queue.schedule(name((number + step) % SCHEDULES)))
@@ -257,13 +259,13 @@ impl Scheduler {
             Act::PauseQueue => {
                 self.queue.pause().await?;
                 self.rest(SHORT_MS).await;
-                // Some fires are late now, and the call keeps them.
+                // Some fires are late by now, and the call keeps them.
                 self.apply(0..SCHEDULES, now_us(), false).await?;
                 self.queue.resume().await
             }
             Act::Windows => self.windows().await,
             Act::Examine => {
-                self.windows().await?; // their handlers run meanwhile
+                self.windows().await?; // the handlers of those messages run meanwhile
                 self.queue.examine(self.rng.bool()).await.map(drop)
             }
         }
@@ -273,7 +275,7 @@ impl Scheduler {
         self.generations[number] += 1;
     }
 
-    /// Each id again and again: the window remembers most of them, whatever became of the message.
+    /// Pushes each id repeatedly: its window refuses most pushes, whatever happened to the message.
     async fn windows(&mut self) -> Result<(), Error> {
         for _ in 0..PUSHES {
             let id = format!("{WINDOWED}{}", self.rng.usize(0..WINDOWS));
@@ -313,7 +315,7 @@ impl Scheduler {
         if refused.is_empty() || error.kind() != ErrorKind::InvalidInput {
             return Err(error);
         }
-        // The short list of a cron was over when the call came, or the server's clock went back.
+        // The list of a cron ran dry before the call, or the server's clock went back.
         let rest = declared.into_iter();
         let rest = rest.filter(|(name, _)| !refused.contains(&**name));
         set.apply(rest.map(|(_, schedule)| schedule))

@@ -1,5 +1,5 @@
-//! What a worker gives its queues; and a server of HTTP, as `dueq serve` is one: the recorder of its
-//! process sees every call of a script.
+//! The shares that a worker gives to its queues; and a server of HTTP, like `dueq serve`, in a
+//! process whose recorder sees every script call.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -13,8 +13,9 @@ use crate::broken::Program;
 use crate::history::{self, Event};
 use crate::queues::Planned;
 
-/// Fewer in the queue with the most traffic. None in the queue with a reserve: others get it while
-/// the queue is closed, and the checker could not judge it.
+/// How many messages throttle a queue. Fewer in the queue with the most traffic. None in the queue
+/// with a reserve: while it is closed, other queues get its handlers, and the checker could not
+/// judge the reserve.
 pub(super) fn throttles(planned: &Planned) -> u64 {
     match planned {
         Planned { reserve: 1.., .. } => 0,
@@ -31,7 +32,7 @@ pub(super) fn share(planned: &Planned) -> Share {
     }
 }
 
-/// What the checker must know to judge the handlers of this process.
+/// The event that tells the checker the shares of this process's queues.
 pub(super) fn serves(options: &Options, planned: &[Planned]) -> Event {
     let concurrency = options.concurrency;
     let handlers = |number| u32::try_from(number).unwrap_or(u32::MAX);
@@ -50,7 +51,7 @@ pub(super) fn serves(options: &Options, planned: &[Planned]) -> Event {
 
 pub(super) async fn serve(options: &Options, client: Client, mut stop: Stop) -> Result<()> {
     let public_url = options.public_url.as_ref().map(|url| url.parse());
-    // Without one it draws its own.
+    // A server without a configured key makes a random one.
     let forgets_key = options.broken == Some(Program::KeysDiffer);
     let config = Config {
         access: Access::Loopback,

@@ -1,4 +1,4 @@
-//! Settlements by hand, and the words for their outcomes.
+//! Settlements by hand, and the words that stand for their outcomes.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::recorder::{Diary, outcome};
 use crate::workload::{POISON, Push};
 
 impl Notes {
-    /// Settles by hand and records both ends of the call. Returns the outcome.
+    /// Settles by hand, and records the call and its outcome. Returns the outcome.
     pub(super) async fn settle(&self, delivery: &Delivery, verb: Verb) -> String {
         let op = self
             .diary
@@ -40,12 +40,12 @@ impl Notes {
     }
 }
 
-/// The delay of a snooze.
+/// A random delay for a snooze.
 pub(super) fn soon() -> Duration {
     Duration::from_millis(fastrand::u64(0..500))
 }
 
-/// The length of a break.
+/// A random length for a throttle.
 pub(super) fn short() -> Duration {
     Duration::from_millis(fastrand::u64(1..120))
 }
@@ -90,8 +90,8 @@ fn throttled(throttled: ThrottleOutcome) -> String {
     }
 }
 
-/// Pushes a new message under the id of one that has just ended: it is no repetition, and must be
-/// stored.
+/// Pushes a new message with the id of one that has just ended: this is no repetition, so it must
+/// be stored.
 pub(super) async fn push_again(queue: &Queue, diary: &Diary, id: &str) {
     // A poison message kills six workers.
     if id.ends_with(POISON) {

@@ -1,4 +1,5 @@
-//! Handles messages well and badly, as their ids decide, and records each start and end.
+//! Handles messages well or badly, as decided by their ids, and records each start and end of a
+//! handler.
 
 use std::io::Write;
 use std::pin::Pin;
@@ -23,7 +24,7 @@ use crate::recorder::Diary;
 use crate::ticks::WINDOWED;
 use crate::workload::{AGAIN, POISON, Push, hash, trace_parent};
 
-/// At each SIGUSR2 it removes a queue from its worker, and adds it again later.
+/// Runs a worker. At each SIGUSR2 it removes a queue, and adds it again later.
 pub(super) async fn run(
     options: &Options,
     client: &Client,
@@ -59,10 +60,11 @@ pub(super) async fn run(
             throttles: throttles(planned),
             follows: !options.url.contains("cluster://"),
         });
-        // A claim by hand would find what the nodes of a parked queue must find.
+        // Not in queues found by a pattern: a claim by hand would take messages that their nodes
+        // must find.
         if !planned.is_found {
             let (queue, notes, stop) = (queue.clone(), Arc::clone(&notes), stop.clone());
-            // A claim by hand holds its messages for long: few of them fill this queue.
+            // A claim by hand holds its messages for long, so a few of them fill this queue.
             let per_second = match planned.limit {
                 Some(Limit::Leased(_)) => options.by_hand.div_ceil(10),
                 _ => options.by_hand,
@@ -90,7 +92,7 @@ pub(super) async fn run(
             ended = worker.wait() => return Ok(ended?),
             _ = changes.recv() => {}
         }
-        // Not the queue with a reserve: others could take its handlers meanwhile.
+        // Never the queue with a reserve: other queues could take its handlers meanwhile.
         let some: Vec<_> = served
             .iter()
             .filter(|(planned, ..)| planned.reserve == 0)
@@ -115,17 +117,17 @@ pub(super) async fn run(
 /// A due time that no queue accepts: in the year 2130.
 const TOO_FAR_MS: u64 = 5_049_000_000_000;
 
-/// For how long a queue that was removed from a worker is absent, in ms.
+/// How long a queue stays removed from a worker, in ms.
 const REMOVED_MS: std::ops::Range<u64> = 500..3_000;
 
-/// How long the first handler of a message with a window runs at least.
+/// The least time for which the first handler of a message with a window runs.
 const WINDOWED_TIME: Duration = Duration::from_secs(2);
 
 fn handler(notes: &Arc<Notes>) -> impl Handler {
     handler_of(Arc::new(vec![Arc::clone(notes)]))
 }
 
-/// For several queues: each delivery is recorded for its own.
+/// A handler for several queues: each delivery is recorded with the notes of its queue.
 fn handler_of(notes: Arc<Vec<Arc<Notes>>>) -> impl Handler {
     move |delivery: Delivery| -> Handled {
         let mut of_queues = notes.iter();
@@ -150,14 +152,14 @@ pub(super) struct Notes {
     pub(super) diary: Diary,
     seed: u64,
     lease: Duration,
-    /// So many of 10,000 messages throttle the queue, each time with a chance of one half.
+    /// Of 10,000 messages, this number throttle the queue, each attempt with a chance of one half.
     throttles: u64,
-    /// Not on a cluster: the messages may belong to other partitions.
+    /// Whether follow-ups are pushed. Not on a cluster, where they may belong to other partitions.
     follows: bool,
 }
 
 impl Notes {
-    /// Records the start of a handler. A poison message ends the process here.
+    /// Records the start of a handler. If the message is poison, ends the process here.
     pub(super) fn started(&self, delivery: &Delivery, by_hand: bool) -> String {
         let id = delivery.id().into_owned();
         self.diary.write(&Event::Started {
@@ -170,7 +172,7 @@ impl Notes {
             started_us: delivery.started_us(),
         });
         self.judge_tick(&id, delivery);
-        // A message whose id the library made has no version, and no trace.
+        // If the library made the id, the message has neither a version nor a trace.
         let is_made = payload::version_of(&id, delivery.payload()) == 0;
         if !is_made && delivery.trace_parent() != trace_parent(&id).as_deref() {
             let what = format!(
@@ -188,11 +190,11 @@ impl Notes {
         id
     }
 
-    /// A handler of the schedules' queue learns the schedule and the fire of its tick.
+    /// Checks that a handler of the schedules' queue gets the schedule and the fire of its tick.
     fn judge_tick(&self, id: &str, delivery: &Delivery) {
         let tick = delivery.tick();
         let told = tick.map(|tick| format!("{}@{}", tick.schedule, tick.nominal_ms));
-        // A message that follows a tick is none, and one that was pushed.
+        // A follow-up of a tick is not a tick, and neither is a pushed message.
         let is_tick = self.queue.name() == TICKS && id.contains('@') && !id.contains('/');
         let wanted = is_tick.then_some(id);
         if told.as_deref() != wanted {
@@ -211,8 +213,8 @@ impl Notes {
         });
     }
 
-    /// Acks by hand and pushes a new message of the same id; only once, because the new message is
-    /// handled in the same way.
+    /// Acks by hand, and pushes a new message with the id. Only once per id, because the new
+    /// message is handled by the same rules.
     async fn ack_and_push(&self, id: &str, delivery: &Delivery) {
         let version = payload::version_of(id, delivery.payload());
         if self.settle(delivery, Verb::Ack).await == "OK" && version < AGAIN {
@@ -220,7 +222,7 @@ impl Notes {
         }
     }
 
-    /// Acks by hand and stores two messages with the ack, one of them due then.
+    /// Acks by hand, and stores two messages with the ack; one of them is due at `due`.
     async fn follow(&self, id: &str, delivery: &Delivery, due: Due) {
         if !self.follows {
             return;
@@ -235,7 +237,7 @@ impl Notes {
         }
     }
 
-    /// Works for a while; records a lost lease and continues.
+    /// Works for this time. If the lease is lost, records that and goes on.
     async fn work(&self, id: &str, delivery: &Delivery, time: Duration) {
         let end = tokio::time::Instant::now() + time;
         tokio::select! {
@@ -251,7 +253,7 @@ impl Notes {
     }
 }
 
-/// A handler that runs. It records its end before it returns, also if its time limit drops it.
+/// A running handler. It records its end before it returns, and also when its time limit drops it.
 struct Open<'a> {
     notes: &'a Notes,
     id: String,
@@ -272,8 +274,8 @@ impl Drop for Open<'_> {
     }
 }
 
-/// The id and the attempt decide the handling; chance decides as well where a message could repeat
-/// for ever.
+/// Handles a message: the id and the attempt decide how. Where a message could otherwise repeat
+/// forever, chance decides too.
 async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
     let open = Open {
         notes,
@@ -290,7 +292,7 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
     );
     let ended = |wants| open.end(wants);
     if first && id.starts_with(WINDOWED) {
-        notes.work(id, delivery, WINDOWED_TIME).await; // so that audits meet it
+        notes.work(id, delivery, WINDOWED_TIME).await; // runs long enough that audits meet it
     }
     match kind {
         0..100 => {
@@ -298,7 +300,7 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
                 .work(id, delivery, Duration::from_millis(detail % 50))
                 .await
         }
-        // Fails a few times: some of these messages have fewer attempts than that.
+        // Fails a few times; the limit of some of these messages is lower than that.
         100..200 if u64::from(delivery.attempt()) <= 1 + detail % 3 => {
             ended("retry");
             bail!("chaos");
@@ -307,10 +309,10 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
             ended("panic");
             panic!("chaos");
         }
-        // Runs until its time limit drops it.
+        // Runs until the handler's time limit drops it.
         220..224 if first => notes.work(id, delivery, Duration::from_secs(3_600)).await,
-        // Longer than a lease, which must be extended meanwhile. If the lease is lost, the handler
-        // still works on to its end.
+        // Runs for longer than a lease, so the lease must be extended. If it is lost, the handler
+        // still works to its end.
         224..232 if first => {
             notes
                 .work(id, delivery, notes.lease * (4 + quarters) / 4)
@@ -328,35 +330,35 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
             ended("bury");
             return Ok(Settlement::bury("chaos"));
         }
-        // A tick is made by its schedule only.
+        // Only a schedule may make a tick.
         310..330 if notes.queue.name() != TICKS => notes.ack_and_push(id, delivery).await,
         330..340 if coin => drop(notes.settle(delivery, Verb::Again).await),
         340..350 => drop(notes.settle(delivery, Verb::Bury).await),
         350..360 if first => drop(notes.settle(delivery, Verb::Retry).await),
-        // Releases the message, continues while another process may have it, and settles once more:
-        // that must have no effect.
+        // Releases the message, goes on while another process may have it, and settles once more:
+        // the settlement must have no effect.
         360..400 if coin => {
             notes.settle(delivery, Verb::Release).await;
             tokio::time::sleep(Duration::from_millis(detail % 40)).await;
             notes.settle(delivery, Verb::Ack).await;
         }
-        // The next handler of that message takes a while, so that the late settlement would hit a
+        // A later handler of that message takes some time, so that the late settlement meets a
         // running lease.
         360..400 => {
             notes
                 .work(id, delivery, Duration::from_millis(20 + detail % 40))
                 .await
         }
-        // The messages that follow it have its options, and are handled as others.
+        // The follow-ups have its options, and are handled like other messages.
         470..500 => notes.follow(id, delivery, Due::AfterMs(detail % 300)).await,
         500..560 if coin => {
             notes.settle(delivery, Verb::Release).await;
             tokio::time::sleep(Duration::from_millis(detail % 40)).await;
             notes.follow(id, delivery, Due::AfterMs(0)).await;
         }
-        // The script refuses one of them, and none is stored.
+        // The script refuses one of the follow-ups, and so stores none.
         560..600 => notes.follow(id, delivery, Due::AtMs(TOO_FAR_MS)).await,
-        // These charge no attempt: chance ends the repetition.
+        // These settlements charge no attempt, so chance must end the repetition.
         400..425 if coin => {
             ended("snooze");
             return Ok(Settlement::snooze(soon()));

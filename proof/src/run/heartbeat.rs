@@ -1,5 +1,5 @@
-//! A thread that wakes every few ms and records a late wake-up: lateness at that time is the
-//! machine's, not the queue's.
+//! A thread that wakes every few ms, and records each late wake-up: a delay at that time is the
+//! machine's fault, not the queue's.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,10 +10,10 @@ use super::log::Log;
 use crate::history::{Event, now_us};
 
 const BEAT: Duration = Duration::from_millis(20);
-/// Shorter stalls are usual on a busy machine.
+/// A delay that counts as a stall. Shorter ones are normal on a busy machine.
 const STALL_US: u64 = 100_000;
 
-/// Beats until it is dropped.
+/// The heartbeat; it beats until it is dropped.
 pub struct Heartbeat {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -50,7 +50,7 @@ impl Drop for Heartbeat {
     }
 }
 
-/// By how much a beat was late, if that is a stall.
+/// By how much a beat was late; `None` if that is not a stall.
 fn late_us(last_us: u64, now_us: u64) -> Option<u64> {
     let beat_us = u64::try_from(BEAT.as_micros()).unwrap_or(0);
     now_us

@@ -20,9 +20,9 @@ pub struct Log {
 
 #[derive(Default)]
 struct Inner {
-    /// By kind: the number of faults with evidence of an effect.
+    /// For each kind: the number of faults with evidence of an effect.
     traced: BTreeMap<String, u64>,
-    /// By kind: the number of faults that found no object.
+    /// For each kind: the number of faults that found nothing to act on.
     not_applied: BTreeMap<String, u64>,
     wrong: Vec<String>,
 }
@@ -98,7 +98,7 @@ impl Log {
         });
     }
 
-    /// A reason why the run is not valid.
+    /// Records a reason why the run is not valid.
     pub fn wrong(&self, what: String) {
         self.say(&format!("WRONG: {what}"));
         self.inner().wrong.push(what);
@@ -116,7 +116,7 @@ impl Log {
         self.inner().not_applied.clone()
     }
 
-    /// Progress, for people.
+    /// Shows progress to people.
     pub fn say(&self, what: &str) {
         if !self.quiet {
             eprintln!("{:7.1} s  {what}", self.begun.elapsed().as_secs_f64());

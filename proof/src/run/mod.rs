@@ -1,4 +1,5 @@
-//! A run: a server, a crew, faults on a seeded schedule; then all faults end, the crew drains, and histories are checked.
+//! A run: a server, a crew of processes, and faults on a schedule decided by the seed; then all
+//! faults end, the crew drains the queues, and the histories are checked.
 
 pub mod heartbeat;
 pub mod log;
@@ -24,11 +25,11 @@ use log::Log;
 use stage::Stage;
 use store::Store;
 
-/// Messages per second of all producers by default.
+/// The default number of messages per second of all producers.
 const RATE: u64 = 2_000;
-/// The default, which the operator sets as well.
+/// The default `max_attempts`, which the operator also sets.
 pub(crate) const MAX_ATTEMPTS: u32 = 20;
-/// With `--messages`, the rate is higher by this factor, because outages cost time.
+/// With `--messages` the rate is multiplied by this, because outages cost time.
 const OUTAGES: f64 = 1.25;
 
 #[derive(Debug, Clone, clap::Args)]
@@ -115,8 +116,8 @@ impl Default for Options {
     }
 }
 
-/// A name, or a path to a program. It becomes absolute, for servers run in folders of their own; a
-/// link is kept, because a server looks at the name by which it was called.
+/// Parses a program's name or path. The path becomes absolute, because servers run in folders of
+/// their own. A link is not resolved, because a server looks at the name by which it was called.
 pub fn program(text: &str) -> Result<PathBuf, String> {
     if !text.contains('/') {
         return Ok(text.into());
@@ -144,7 +145,7 @@ impl Options {
         planned_queues(self.queues)
     }
 
-    /// The same, with the queue of the schedules if there is one.
+    /// The planned queues, and the queue of the schedules if there is one.
     pub fn served(&self) -> &'static [Planned] {
         served_queues(self.queues)
     }
@@ -167,7 +168,7 @@ impl Options {
     }
 }
 
-/// Observations during a run; the histories hold the rest.
+/// What was observed during a run, beside the histories.
 #[derive(Debug, Clone)]
 pub struct Ran {
     pub folder: PathBuf,
@@ -175,9 +176,9 @@ pub struct Ran {
     pub traced: std::collections::BTreeMap<String, u64>,
     /// Faults that found no object, by kind.
     pub not_applied: std::collections::BTreeMap<String, u64>,
-    /// Why it proves nothing, or failures during the run.
+    /// Why the run proves nothing, and failures during the run.
     pub wrong: Vec<String>,
-    /// Faults that this machine does not allow.
+    /// Requested faults that this machine does not allow.
     pub left_out: Vec<String>,
     pub pushed: u64,
     pub ran: Duration,
@@ -185,7 +186,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// What the log of a run has.
+    /// The result of a run, from its log.
     pub(crate) fn of(log: &Log, folder: PathBuf, server: String) -> Self {
         let (traced, not_applied) = (log.traced(), log.not_applied());
         if not_applied.values().sum::<u64>() > traced.values().sum() {
@@ -207,7 +208,7 @@ impl Ran {
     }
 }
 
-/// Runs until the queue has drained.
+/// Runs the crew and the faults until the queues have drained.
 pub async fn run(options: Options) -> Result<Ran> {
     let folder = emptied(&options.folder())?;
     let file_limit = raise_file_limit()?;
@@ -276,7 +277,7 @@ async fn stage_run(stage: &Arc<Stage>, server: String) -> Result<Ran> {
     })
 }
 
-/// Creates the queues: workers find one of them by its keys.
+/// Creates the queues: workers find one of them by its keys, so it must exist.
 async fn create(options: &Options, store: &Store) -> Result<()> {
     let client = Client::connect(store.url()).await?;
     for queue in options.served() {

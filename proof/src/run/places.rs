@@ -22,12 +22,11 @@ const WORKERS: [&str; 3] = ["w1", "w2", "w3"];
 const SCHEDULER: &str = "s1";
 const SERVERS: [&str; 2] = ["h1", "h2"];
 const CONSUMER: &str = "k1";
-/// How long the proxy delays each piece between one of the servers of HTTP and Redis, in ms: a
-/// consumer often turns away between the grant and its answer.
+/// The delay of each piece between one server of HTTP and Redis, in ms: so a consumer often
+/// disconnects between the grant and its answer.
 const SLOW_MS: std::ops::Range<u64> = 0..12;
 
-/// Writes the scripts of the first release: a producer with them publishes no notice for a parked
-/// queue.
+/// Writes the scripts of release 0.1. With them a producer publishes no notice for a parked queue.
 fn older(folder: &Path) -> Result<PathBuf> {
     let older = folder.join("older");
     std::fs::create_dir_all(&older)?;
@@ -58,7 +57,8 @@ pub(super) async fn crew(
         library,
         epoch_us: now_us(),
     };
-    // One of them, if there are schedules, is the scheduler: it dies with the operators.
+    // If there are schedules, one of the operators is the scheduler; it is killed like the
+    // operators.
     let operators: &[&str] = match options.served().len() > options.planned().len() {
         true => &["o1", SCHEDULER],
         false => &["o1"],
@@ -97,7 +97,7 @@ impl Places<'_> {
             arguments = self.arguments("worker");
         }
         if role == Role::Worker && options.broken == Some(Program::OrderWithoutTurns) {
-            // Claims by hand would serve the queues that get no handler.
+            // No claims by hand: they would serve queues that get no handler.
             arguments.extend(["--concurrency", "12", "--by-hand", "0"].map(str::to_owned));
         }
         if role == Role::Producer {
@@ -112,12 +112,13 @@ impl Places<'_> {
         }
         let mut usual = Mode::Pass;
         if role == Role::Worker && options.broken == Some(Program::LostClaimsForgotten) {
-            // Its proxy keeps losing the answers to its claims.
+            // The proxy of this worker keeps losing answers to its claims.
             usual = Mode::Cut(Direction::Replies, 20_000);
         }
         if name == PRODUCERS[2] {
             arguments.push("--once".into());
-            // The proxy keeps losing its replies: the queue must recognise its repeated pushes.
+            // The proxy of this producer keeps losing replies: the queue must recognise its
+            // repeated pushes.
             usual = Mode::Cut(Direction::Replies, 5_000);
         }
         if name == PRODUCERS[0] {
@@ -125,14 +126,14 @@ impl Places<'_> {
                 let older = older(folder)?.display().to_string();
                 arguments.extend(["--older".into(), older]);
             }
-            // Each kills six workers, within half a minute.
+            // The interval between poison messages. Each kills six workers within half a minute.
             let every = rate * (options.duration / 4).clamp(4, 30);
             arguments.extend(["--poison-every".into(), every.to_string()]);
         }
         self.with(role, name, usual, None, arguments).await
     }
 
-    /// Servers of HTTP, and a consumer that reaches each of them by a proxy.
+    /// Starts servers of HTTP, and a consumer that reaches each of them through a proxy.
     async fn over_http(&self) -> Result<Vec<Arc<Place>>> {
         let key = self.folder.join("signing.shim");
         let seed = self.options.seed.to_le_bytes();
@@ -140,7 +141,7 @@ impl Places<'_> {
             .with_context(|| format!("writing {}", key.display()))?;
         let (mut places, mut servers) = (Vec::new(), Vec::new());
         for (name, usual) in SERVERS.into_iter().zip([Mode::Pass, Mode::Delay(SLOW_MS)]) {
-            // Until the server listens, nobody does.
+            // The proxy passes nothing until the server has a port.
             let front = Proxy::start(0, Mode::Pass).await?;
             servers.push(format!("{name}={}", front.port()));
             let mut arguments = self.arguments("serve");
@@ -161,7 +162,7 @@ impl Places<'_> {
         Ok(places)
     }
 
-    /// Of a process that may be broken.
+    /// The arguments of a process that may be broken on purpose.
     fn arguments(&self, role: &str) -> Vec<String> {
         let mut arguments = self.options.role_arguments(role);
         let broken = self.options.broken.as_ref();

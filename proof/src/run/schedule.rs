@@ -1,4 +1,4 @@
-//! The order and times of the faults: decided by the seed, lane by lane.
+//! The order and the times of faults, lane by lane, as the seed decides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use tokio::time::Instant;
 use super::stage::Stage;
 use crate::faults::{self, Kind, Lane};
 
-/// Before any clock fault: a step that takes effect shows that the shim works.
+/// A clock step that is tried before any clock fault: if it takes effect, the shim works.
 const PROBE_MS: i64 = 3_600_000;
-/// With `--messages` a run lasts at most so many times its duration.
+/// With `--messages` a run lasts at most this many times its duration.
 const LONGEST: u32 = 3;
 
-/// The requested faults that are possible here, and the others.
+/// The requested faults that are possible here; and the names of the others.
 pub async fn possible(stage: &Stage) -> Result<(Vec<Kind>, Vec<String>)> {
     let all: &[Kind] = clap::ValueEnum::value_variants();
     let mut kinds = stage.options.faults.clone().unwrap_or_else(|| all.to_vec());
@@ -46,7 +46,7 @@ pub async fn possible(stage: &Stage) -> Result<(Vec<Kind>, Vec<String>)> {
     Ok((kinds, left_out))
 }
 
-/// Injects faults for the duration of the run, or until enough messages were pushed. Returns the
+/// Injects faults until the run's duration is over, or enough messages were pushed. Returns the
 /// number of pushed messages.
 pub async fn disturb(stage: &Arc<Stage>, kinds: Vec<Kind>) -> u64 {
     let begun = Instant::now();
@@ -92,7 +92,7 @@ async fn count(stage: &Stage, begun: Instant, duration: Duration) -> u64 {
             let Ok((now_born, now)) = stage.store().born_and_pushed(queue.name).await else {
                 continue;
             };
-            // The counter restarts in an emptied store, and goes back where the last writes are
+            // The counter restarts in an emptied store, and goes back where the last writes were
             // lost.
             pushed += if now_born == *incarnation {
                 now.saturating_sub(*last)
@@ -122,7 +122,7 @@ async fn count(stage: &Stage, begun: Instant, duration: Duration) -> u64 {
     pushed
 }
 
-/// The pause between two faults: longer in a long run.
+/// The range of pauses between two faults; longer in a long run.
 pub(crate) fn pause_ms(options: &super::Options) -> std::ops::Range<u64> {
     if options.duration >= 300 {
         500..4_000
@@ -131,20 +131,21 @@ pub(crate) fn pause_ms(options: &super::Options) -> std::ops::Range<u64> {
     }
 }
 
-/// Which faults of a lane come when.
+/// The course of a lane: its faults and their times.
 pub(crate) struct Course<K> {
     pub(crate) kinds: Vec<K>,
     pub(crate) rng: Rng,
     pub(crate) begun: Instant,
-    /// Seconds from then.
+    /// The length of the course in seconds, from `begun`.
     pub(crate) duration: u64,
-    /// Between two faults.
+    /// The pause between two faults, in ms.
     pub(crate) pause_ms: std::ops::Range<u64>,
     pub(crate) is_enough: tokio::sync::watch::Receiver<bool>,
 }
 
-/// One fault after the other, each kind once before any kind repeats. Starts no fault that would
-/// last beyond the end. `inject` is false for a fault that others exclude now.
+/// Injects the faults of a lane one after the other, each kind once before any kind repeats. Starts
+/// no fault that would last beyond the end. `inject` returns false if other faults exclude the
+/// fault now.
 pub(crate) async fn follow<K: Copy>(
     course: Course<K>,
     takes: impl Fn(K) -> Duration,
@@ -172,7 +173,7 @@ pub(crate) async fn follow<K: Copy>(
             deck.clone_from(&kinds);
             rng.shuffle(&mut deck);
         }
-        // Beyond the planned end the run only waits for the last messages, for an unknown time.
+        // After the planned end, a run waits for its last messages for an unknown time.
         let left = end.saturating_duration_since(Instant::now());
         let fits = |kind: &K| left.is_zero() || takes(*kind) < left;
         let Some(place) = deck.iter().position(fits) else {

@@ -1,4 +1,4 @@
-//! The end of a run.
+//! The end of a run: ends the processes, drains the queues, and records what remains.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,10 +15,10 @@ use crate::history::{Event, Role, State};
 use crate::kit::place::Place;
 use crate::leftovers;
 
-/// Roles that run until the queues have drained, in the order in which they end.
+/// The roles that run until the queues have drained, in the order in which they are ended.
 const DRAINING: [Role; 3] = [Role::Consumer, Role::Serve, Role::Worker];
 
-/// The parts of a run that end.
+/// The parts of a run that must be ended.
 #[derive(Clone, Copy)]
 pub struct Parts<'a> {
     pub options: &'a Options,
@@ -28,8 +28,8 @@ pub struct Parts<'a> {
     pub log: &'a Log,
 }
 
-/// No more faults: producers and the canceller end; workers continue until nothing is left, and end
-/// too.
+/// Starts no more faults, and ends producers and cancellers; workers go on until no message is
+/// left, and are ended, too.
 pub async fn settle(
     parts: Parts<'_>,
     queues: &[&str],
@@ -92,7 +92,7 @@ pub async fn settle(
         }
     }
     for (queue, connection) in &mut connections {
-        // An empty list tells the checker that nothing else is left.
+        // An empty list tells the checker that no other message is left.
         log.write(&Event::Left {
             queue: (*queue).to_owned(),
             state: State::Scheduled,

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 const SOURCE: &str = include_str!("../../shim/shim.c");
 
-/// Compiles it in a folder.
+/// Compiles the library into a folder.
 pub fn compile(folder: &Path) -> Result<PathBuf> {
     let (source, library) = (folder.join("shim.c"), folder.join("shim.so"));
     std::fs::write(&source, SOURCE)?;
@@ -24,7 +24,7 @@ pub fn compile(folder: &Path) -> Result<PathBuf> {
     Ok(library)
 }
 
-/// The settings of one process's library, in a file that the library maps.
+/// The settings of one process's shim, in a file that the library maps into memory.
 #[derive(Debug)]
 pub struct Control {
     file: File,
@@ -52,7 +52,7 @@ impl Control {
         &self.environment
     }
 
-    /// Sets how far its wall clock is off.
+    /// Sets how far the wall clock of the process is off.
     pub fn set_clock(&self, offset_ms: i64) -> Result<()> {
         Ok(self
             .file

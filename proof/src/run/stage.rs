@@ -1,4 +1,4 @@
-//! The parts of a run, for the faults.
+//! The parts of a run that faults act on.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ pub const ASIDE: &str = "aside";
 /// The name of a file that exists while the server has a replica.
 pub const REPLICA_SIGN: &str = "there-is-a.replica";
 
-/// A file that a producer makes beside that one after a replica has confirmed a push.
+/// A file that a producer creates beside `replica_sign` after a replica has confirmed a push.
 pub fn confirmed_sign(replica_sign: &Path) -> PathBuf {
     replica_sign.with_extension("confirmed")
 }
@@ -33,13 +33,14 @@ pub struct Stage {
     store: Mutex<Arc<Store>>,
     pub crew: Vec<Arc<Place>>,
     pub log: Arc<Log>,
-    /// Faults that undo writes take it for writing; faults that must not meet them, for reading.
+    /// A lock: faults that undo writes lock it for writing; faults that must not coincide with
+    /// them, for reading.
     pub calm: RwLock<()>,
-    /// The number of files that this process may open.
+    /// The number of files that this process may have open.
     pub file_limit: u64,
     pub folder: PathBuf,
     pub library: PathBuf,
-    /// Whether the proxies block all processes, and the mode of each after that.
+    /// Whether the proxies block all processes; and each proxy's mode after that.
     gate: Mutex<Gate>,
     /// The tasks that keep the processes running.
     pub keepers: Mutex<JoinSet<Result<()>>>,
@@ -49,11 +50,12 @@ pub struct Stage {
 #[derive(Debug, Default)]
 pub struct Gate {
     away: bool,
-    /// Whether the server's answers are dropped.
+    /// Whether the proxies drop the server's answers.
     mute: bool,
-    /// The process whose network is disturbed, and whether that of its callers is.
+    /// The process whose network is disturbed; whether the connections of its callers are; and the
+    /// mode.
     disturbed: Option<(String, bool, Mode)>,
-    /// Processes that stay connected to the former server.
+    /// Processes that stay connected to the replaced server.
     left_behind: Vec<String>,
 }
 
@@ -82,7 +84,7 @@ impl Stage {
         }
     }
 
-    /// The queues of the workload, with that of the schedules.
+    /// The queues of the workload, including that of the schedules.
     pub fn queues(&self) -> &'static [Planned] {
         self.options.served()
     }
@@ -92,7 +94,7 @@ impl Stage {
         self.queues()[0].name
     }
 
-    /// The present server: a failover replaces it.
+    /// The current server; a failover replaces it.
     pub fn store(&self) -> Arc<Store> {
         Arc::clone(&self.locked_store())
     }
@@ -101,13 +103,13 @@ impl Stage {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the server; the proxies connect to the new one. Returns the former server.
+    /// Replaces the server: the proxies connect to the new one. Returns the old one.
     pub fn replace_store(&self, store: Arc<Store>) -> Arc<Store> {
         std::mem::replace(&mut *self.locked_store(), store)
     }
 
-    /// Keeps some processes connected to the present server, even after a failover; none if the
-    /// list is empty.
+    /// Keeps these processes connected to the current server, even after a failover. An empty list
+    /// ends that.
     pub fn leave_behind(&self, places: Vec<String>) {
         self.change_gate(|gate| gate.left_behind = places);
     }
@@ -117,8 +119,8 @@ impl Stage {
         self.folder.join(REPLICA_SIGN)
     }
 
-    /// Blocks every process and closes all connections, except those of processes that are left
-    /// behind.
+    /// Blocks every process, and closes its connections; processes that are left behind stay
+    /// connected.
     pub fn away(&self) {
         self.change_gate(|gate| gate.away = true);
     }
@@ -127,12 +129,13 @@ impl Stage {
         self.change_gate(|gate| gate.away = false);
     }
 
-    /// Drops the server's answers to all processes.
+    /// Drops the server's answers to all processes, or ends that.
     pub fn drop_answers(&self, mute: bool) {
         self.change_gate(|gate| gate.mute = mute);
     }
 
-    /// Disturbs one connection of a process: that to Redis, or `is_front` those of its callers.
+    /// Disturbs the connection of a process to Redis; with `is_front`, the connections of its
+    /// callers.
     pub fn disturb(&self, place: &Place, is_front: bool, mode: Option<Mode>) {
         let disturbed = mode.map(|mode| (place.name.clone(), is_front, mode));
         self.change_gate(|gate| gate.disturbed = disturbed);
@@ -164,7 +167,7 @@ impl Stage {
         }
     }
 
-    /// The state of all queues, the main one first and the one beside last.
+    /// The state of all queues: the main queue first, the queue `aside` last.
     pub async fn found(&self) -> Result<Vec<(String, Option<Found>)>> {
         let mut found = Vec::new();
         let names = self.queues().iter().map(|queue| queue.name);
@@ -174,7 +177,7 @@ impl Stage {
         Ok(found)
     }
 
-    /// The same, once it no longer changes because no process is connected.
+    /// The state of all queues, once it no longer changes because no process is connected.
     pub async fn settled(&self) -> Result<Vec<(String, Option<Found>)>> {
         let mut before = self.found().await?;
         loop {
@@ -202,7 +205,7 @@ impl Stage {
         }
     }
 
-    /// The first storm of a long run has a million messages.
+    /// The number of messages of a storm. The first storm of a long run has a million.
     pub fn storm_size(&self) -> u64 {
         match self.options.duration {
             1_200.. if !self.stormed.load(Ordering::SeqCst) => 1_000_000,
@@ -210,7 +213,7 @@ impl Stage {
         }
     }
 
-    /// A producer that pushes only a storm.
+    /// Starts a producer that pushes only a storm.
     pub async fn start_storm(&self, name: &str, size: u64, due_ms: u64) -> Result<Arc<Place>> {
         self.stormed.store(true, Ordering::SeqCst);
         let proxy = Proxy::start(self.store().port, Mode::Pass).await?;

@@ -1,4 +1,5 @@
-//! The server of a run: starts, kills, freezes and restarts it, and reads from it past the proxies.
+//! The server of a run: starts, kills, freezes and restarts it, and reads from it directly, past
+//! the proxies.
 
 use std::fs;
 use std::ops::Deref;
@@ -13,9 +14,10 @@ use super::shim::Control;
 use crate::faults::rights;
 use crate::kit::server::Live;
 
-/// Without fsync: the harness kills processes, and a killed process has handed its writes to the
-/// kernel. With `everysec` Redis may acknowledge a write before it hands it over, while a sync is
-/// under way: kill -9 would lose it. With `always` Redis exits when the disk is full.
+/// The arguments of the server; among them no fsync. The harness kills processes, not the machine,
+/// and a killed process has already handed its writes to the kernel. With `everysec` Redis may
+/// acknowledge a write before handing it over, while a sync runs: kill -9 would lose that write.
+/// With `always` Redis exits when the disk is full.
 const ARGUMENTS: [&str; 12] = [
     "--appendonly",
     "yes",
@@ -27,11 +29,11 @@ const ARGUMENTS: [&str; 12] = [
     "15000",
     "--aof-load-truncated",
     "yes",
-    // A joining replica waits for no other replica.
+    // A replica that joins need not wait for other replicas.
     "--repl-diskless-sync-delay",
     "0",
 ];
-/// Raises `seq` by so much where the last writes are lost: far more than their number.
+/// By how much `seq` is raised after the last writes were lost: far more than their number.
 const SEQ_STEP: u64 = 1_000_000;
 
 pub struct Store {
@@ -41,11 +43,11 @@ pub struct Store {
     url: String,
     folder: PathBuf,
     offset_ms: AtomicI64,
-    /// The append-only file, and the size up to which it must not be truncated.
+    /// The append-only file, and the size below which it must not be truncated.
     fence: Mutex<(PathBuf, u64)>,
 }
 
-/// The state of a queue after a restart.
+/// The `incarnation` and `seq` of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     pub incarnation: String,
@@ -61,7 +63,7 @@ impl Deref for Store {
 }
 
 impl Store {
-    /// Starts a server; `folder` is for the file of its shim.
+    /// Starts a server. `folder` is for the settings file of its shim.
     pub fn start(program: &Path, name: &str, library: &Path, folder: &Path) -> Result<Self> {
         let shim = Control::new(library, &folder.join(format!("{name}.shim")))?;
         let environment: Vec<_> = shim
@@ -84,7 +86,7 @@ impl Store {
         })
     }
 
-    /// Starts another, empty server with the same program and the same clock offset.
+    /// Starts a second, empty server with this program and this clock offset.
     pub async fn start_another(
         &self,
         name: String,
@@ -118,7 +120,7 @@ impl Store {
         Ok(seconds * 1_000 + micros / 1_000)
     }
 
-    /// How far its clock is off.
+    /// How far the server's clock is off.
     pub fn offset_ms(&self) -> i64 {
         self.offset_ms.load(Ordering::SeqCst)
     }
@@ -154,7 +156,7 @@ impl Store {
         Ok(value.unwrap_or(0))
     }
 
-    /// The incarnation of the queue of this name, and its number of pushed messages.
+    /// The incarnation of the queue, and its number of pushed messages.
     pub async fn born_and_pushed(&self, queue: &str) -> Result<(Option<String>, u64)> {
         let meta = format!("dueq:{{{queue}}}:meta");
         let (incarnation, pushed): (_, Option<u64>) = self
@@ -163,19 +165,19 @@ impl Store {
         Ok((incarnation, pushed.unwrap_or(0)))
     }
 
-    /// Raises `seq` beyond every earlier answer; returns the new value.
+    /// Raises `seq` above that of every earlier answer; returns the new value.
     pub async fn raise_seq(&self, queue: &str) -> Result<u64> {
         self.raise_seq_by(queue, SEQ_STEP).await
     }
 
-    /// Counts changes of a queue that exists, which nobody made.
+    /// Raises `seq` of an existing queue, as if this number of changes had been made.
     pub async fn raise_seq_by(&self, queue: &str, changes: u64) -> Result<u64> {
         let meta = format!("dueq:{{{queue}}}:meta");
         self.command(&["HINCRBY", &meta, "seq", &changes.to_string()])
             .await
     }
 
-    /// Protects all present writes from truncation.
+    /// Protects all writes so far from truncation.
     pub fn fence(&self) -> Result<()> {
         let file = self.tail()?;
         let size = fs::metadata(&file)?.len();
@@ -183,7 +185,7 @@ impl Store {
         Ok(())
     }
 
-    /// How many bytes of its append-only file may be truncated.
+    /// The number of bytes by which the append-only file may be truncated.
     pub fn cuttable(&self) -> Result<u64> {
         let file = self.tail()?;
         let size = fs::metadata(&file)?.len();
@@ -195,17 +197,17 @@ impl Store {
         })
     }
 
-    /// Truncates its append-only file by so many bytes, while it is not running.
+    /// Truncates the append-only file by this number of bytes, while the server is not running.
     pub fn cut(&self, bytes: u64) -> Result<()> {
         let file = fs::File::options().write(true).open(self.tail()?)?;
         Ok(file.set_len(file.metadata()?.len().saturating_sub(bytes))?)
     }
 
-    /// The file that it appends to: the last one in its manifest.
+    /// The file to which the server appends: the last one in the manifest.
     fn tail(&self) -> Result<PathBuf> {
         let folder = self.folder.join("appendonlydir");
         let manifest = fs::read_to_string(folder.join("appendonly.aof.manifest"))?;
-        // Redis 8 writes more fields after the name.
+        // In the manifest of Redis 8, more fields follow the name.
         let last = manifest
             .lines()
             .rfind(|line| line.contains(" type i"))
@@ -217,7 +219,7 @@ impl Store {
         Ok(folder.join(name))
     }
 
-    /// Makes it a replica of the server on this port, or a master again.
+    /// Makes the server a replica of the one on this port, or with `None` a master again.
     pub async fn follow(&self, port: Option<u16>) -> Result<()> {
         match port {
             Some(port) => {
@@ -228,7 +230,8 @@ impl Store {
         }
     }
 
-    /// Whether it has received all of its master's writes, and its append-only file contains them.
+    /// Whether the replica has received all writes of its master, and its append-only file contains
+    /// them.
     pub async fn is_in_step(&self) -> Result<bool> {
         Ok(
             self.info("replication", "master_link_status").await? == "up"
@@ -236,7 +239,7 @@ impl Store {
         )
     }
 
-    /// Whether its append-only file is complete and no rewrite is under way.
+    /// Whether the append-only file is complete and no rewrite is in progress.
     pub async fn is_file_whole(&self) -> Result<bool> {
         let wanted = [
             ("aof_enabled", "1"),

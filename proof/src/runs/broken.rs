@@ -47,7 +47,7 @@ pub struct Arguments {
     server: Option<PathBuf>,
 }
 
-/// Returns whether all were caught.
+/// Runs every variant. Returns whether the checker caught all of them.
 pub async fn run(options: &Arguments) -> Result<bool> {
     let names = &options.names;
     if options.list {
@@ -84,7 +84,7 @@ pub async fn run(options: &Arguments) -> Result<bool> {
     let first = options.turn * some % chosen.len().max(1);
     let chosen: Vec<_> = chosen.into_iter().cycle().skip(first).take(some).collect();
     let (count, left) = (chosen.len(), Rc::new(RefCell::new(chosen.into_iter())));
-    // Each job takes one variant after the other from the same list.
+    // Each job takes the next variant from one shared list.
     let jobs = LocalSet::new();
     let running: Vec<_> = (0..options.jobs.max(1))
         .map(|_| {
@@ -108,12 +108,13 @@ pub async fn run(options: &Arguments) -> Result<bool> {
     Ok(caught == count)
 }
 
-/// Messages per second beside schedules whose scripts are broken: the ticks have their own.
+/// Messages per second of a run with broken scripts of schedules: the ticks come on top.
 const QUIET_RATE: u64 = 100;
-/// The same beside programs over HTTP that are broken: a fourth goes to the queues that they use.
+/// Messages per second of a run with broken programs over HTTP: a quarter goes to the queues that
+/// they use.
 const MODEST_RATE: u64 = 500;
 
-/// Runs with a broken script or program and prints what caught it, if anything did.
+/// Runs with a broken script or program, and prints the violation that caught it, if there is one.
 async fn is_caught(broken: &Broken, options: &Arguments) -> Result<bool> {
     let folder = Path::new("target/chaos/broken").join(broken.name());
     let scripts = match broken {
@@ -130,7 +131,7 @@ async fn is_caught(broken: &Broken, options: &Arguments) -> Result<bool> {
     let mut of_schedules = OF_SCHEDULES.iter();
     let of_tokens = OF_TOKENS.map(|known| known.name);
     let rate = match broken {
-        // Handlers must be short.
+        // This fault shows only with short handlers.
         Broken::Program(program) if program.program == Program::OrderWithoutTurns => None,
         Broken::Program(_) => Some(MODEST_RATE),
         Broken::Script(script) if of_tokens.contains(&script.name) => Some(MODEST_RATE),
@@ -148,7 +149,7 @@ async fn is_caught(broken: &Broken, options: &Arguments) -> Result<bool> {
         no_faults: true,
         partitions: 1,
         server: options.server.clone(),
-        // A broken queue may never drain.
+        // A queue with a broken script may never drain.
         drain_limit: 3,
         quiet: true,
         broken: broken.program(),
@@ -158,7 +159,7 @@ async fn is_caught(broken: &Broken, options: &Arguments) -> Result<bool> {
     Ok(tell(broken, &judge(&ran.folder).await?))
 }
 
-/// Prints what caught it, if anything did.
+/// Prints the violation that caught the variant, if there is one.
 fn tell(broken: &Broken, verdict: &Verdict) -> bool {
     let violations = verdict.violations.iter().filter(|(_, count)| **count > 0);
     let violations: Vec<_> = violations

@@ -38,7 +38,7 @@ pub(super) async fn judge(folder: &Path) -> Result<Verdict> {
     tokio::task::spawn_blocking(move || check::check(&folder)).await?
 }
 
-/// Checks once more; the verdict is printed.
+/// Checks the histories of an earlier run again, and prints the verdict.
 pub fn check(arguments: &Check) -> Result<bool> {
     let folder = &arguments.folder;
     let mut verdict = check::check(folder)?;
@@ -63,7 +63,7 @@ pub async fn run(options: &Options) -> Result<bool> {
     .await
 }
 
-/// Runs, checks, writes the report into the folder of the run, and gives it to `tell`.
+/// Runs, checks, writes the report into the folder of the run, and passes it to `tell`.
 async fn with_report<T>(
     options: &Options,
     tell: impl FnOnce(&Report<'_>) -> Result<T>,
@@ -93,7 +93,7 @@ async fn with_report<T>(
     tell(&report)
 }
 
-/// Runs with these faults only. The histories are in `target/chaos/NAME`.
+/// Runs with only these faults. The histories are in `target/chaos/NAME`.
 pub(crate) async fn preset(
     preset: &Preset,
     faults: &[Kind],

@@ -1,4 +1,4 @@
-//! The proofs.
+//! The proofs, one module each.
 
 pub mod broken;
 pub mod chaos;

@@ -1,9 +1,9 @@
-//! Tests of the plans.
+//! Tests of the producers' plans.
 
 use super::*;
 
 #[test]
-fn the_same_seed_and_name_give_the_same_plan() {
+fn plan_depends_only_on_seed_and_name() {
     let plan = |seed, name| {
         let mut plan = Plan::new(seed, name, &planned_queues(1)[0], 0, false);
         (0..200).map(|_| plan.step(1_000_000)).collect::<Vec<_>>()
@@ -14,7 +14,7 @@ fn the_same_seed_and_name_give_the_same_plan() {
 }
 
 #[test]
-fn a_plan_has_some_of_everything() {
+fn plan_has_every_kind_of_push() {
     let mut plan = Plan::new(7, "p1", &planned_queues(1)[0], 0, false);
     let steps: Vec<_> = (0..4_000).map(|_| plan.step(1_000_000_000)).collect();
     let pushes: Vec<_> = steps.iter().flat_map(|step| &step.pushes).collect();
@@ -65,7 +65,7 @@ fn a_plan_has_some_of_everything() {
     for (what, is) in some {
         assert!(pushes.iter().any(|push| is(push)), "{what}");
     }
-    // A ready entry is `due:id`: ids in the ready list contain colons too.
+    // A ready entry is `due:id`, so ids on the ready list must contain colons too.
     let burst = |step: &&Step| step.pushes.len() > 199;
     assert!(
         steps
@@ -87,14 +87,14 @@ fn a_plan_has_some_of_everything() {
 }
 
 #[test]
-fn a_plan_of_ids_pushed_once_repeats_none() {
+fn plan_with_ids_pushed_once_repeats_no_id() {
     let mut plan = Plan::new(7, "p1", &planned_queues(1)[0], 0, true);
     let steps: Vec<_> = (0..4_000).map(|_| plan.step(1_000_000_000)).collect();
     assert!(steps.iter().all(|step| step.later.is_empty()));
 }
 
 #[test]
-fn poison_comes_with_49_innocents() {
+fn poison_message_is_pushed_with_49_innocent_ones() {
     let mut plan = Plan::new(7, "p1", &planned_queues(1)[0], 1_000, false);
     let steps: Vec<_> = (0..500).map(|_| plan.step(0)).collect();
     let poisoned = |step: &&Step| step.pushes.iter().any(|push| push.id.ends_with(POISON));

@@ -1,12 +1,12 @@
-//! What a fault excuses, and for how long: late claims, leases that ran out unseen, and settlements
-//! that were refused.
+//! Which findings a fault excuses, and for how long: late claims, leases that expired unseen, and
+//! refused settlements.
 
 use dueq_proof::check::Kind;
 use dueq_proof::history::{Answer, Call, ClaimedItem, Event, Phase, Role, State, Verb};
 
 use crate::story::{Story, assert_clean, assert_has, claim_without_answer, push, settle};
 
-/// A fault with this detail from one time to another; the story goes on at the later one.
+/// Adds a fault with this detail, from one time to another, and moves the story on to its end.
 fn fault(story: &mut Story, name: &str, detail: &str, from_ms: u64, to_ms: u64) {
     for (ms, phase) in [
         (from_ms, Phase::Begin),
@@ -22,7 +22,7 @@ fn fault(story: &mut Story, name: &str, detail: &str, from_ms: u64, to_ms: u64) 
     }
 }
 
-/// A message that is due before a fault of 3 s, and claimed so many ms after its end.
+/// A message becomes due before a fault of 3 s, and is claimed `ms` after its end.
 fn claimed_after(name: &str, detail: &str, ms: u64) -> Story {
     let mut story = Story::new();
     story.push("a", "+500", "CREATED");
@@ -33,7 +33,7 @@ fn claimed_after(name: &str, detail: &str, ms: u64) -> Story {
 }
 
 #[test]
-fn due_messages_are_claimed_8_s_after_an_outage() {
+fn claim_later_than_8_s_after_an_outage_is_late() {
     for name in [
         "server_stop",
         "answers_dropped",
@@ -59,14 +59,14 @@ fn a_message_that_nobody_claims_is_late_at_the_end() {
 }
 
 #[test]
-fn a_clock_set_back_delays_by_its_step() {
+fn clock_step_back_excuses_a_late_claim_by_its_length() {
     claimed_after("clock_back", "-4000 ms", 11_900).is_clean();
     claimed_after("clock_back", "-4000 ms", 12_100).has(Kind::Late);
 }
 
 #[test]
 fn a_fault_of_one_process_excuses_no_late_claim() {
-    // The only worker of the story is `one`.
+    // The story's only worker is at the place `one`.
     claimed_after("worker_kill", "one.2", 7_900).is_clean();
     for (name, detail) in [
         ("worker_kill", "two"),
@@ -81,7 +81,7 @@ fn a_fault_of_one_process_excuses_no_late_claim() {
 }
 
 #[test]
-fn two_workers_are_away_only_together() {
+fn late_claim_is_excused_only_while_all_workers_are_away() {
     let away = |of_other: (u64, u64)| {
         let mut story = Story::new();
         let mut other = Story::of(Role::Worker);
@@ -136,7 +136,8 @@ fn another_fault_a_stall_or_a_backlog_explains_a_late_claim() {
     .is_clean();
 }
 
-/// A claim without an answer took the message; the worker claims again, and the lease runs out.
+/// A claim without an answer took the message. The worker makes other claims meanwhile, and the
+/// lease expires.
 fn lost_claim(lease_ms: u64, meanwhile: &dyn Fn(&mut Story)) -> Story {
     let mut story = Story::new();
     story.serves_under(1_000);
@@ -156,11 +157,11 @@ fn claim_other(story: &mut Story, ms: u64) {
 }
 
 #[test]
-fn a_worker_that_goes_on_without_its_lost_grants() {
+fn worker_must_ask_for_grants_of_its_lost_claim() {
     lost_claim(1_000, &|story| claim_other(story, 500)).has(Kind::ChargedUnseen);
-    // It was away until the lease had run out.
+    // The worker was away until the lease had expired.
     lost_claim(1_000, &|story| claim_other(story, 1_020)).is_clean();
-    // It asked whether its claim had been applied, by another verb or by the same claim.
+    // The worker asked whether its claim had been applied, by `held` or by the same claim.
     for verb in ["held", "claim"] {
         let asked = |story: &mut Story| {
             let _ = match verb {
@@ -170,16 +171,16 @@ fn a_worker_that_goes_on_without_its_lost_grants() {
             claim_other(story, 500);
         };
         let verdict = lost_claim(1_000, &asked).verdict();
-        // A repetition without an answer settles nothing.
+        // If the repeated claim gets no answer either, the charged crash is still a violation.
         let charged = u64::from(verb == "claim");
         assert_eq!(verdict.count(Kind::ChargedUnseen), charged, "{verb}");
     }
-    // A claim by hand, whose caller has its error.
+    // A claim by hand: its caller got an error.
     lost_claim(900, &|story| claim_other(story, 500)).is_clean();
 }
 
 #[test]
-fn a_worker_starts_what_its_lost_claim_was_granted() {
+fn worker_must_start_grants_of_its_lost_claim() {
     let found = |is_started: bool| {
         let mut story = Story::new();
         story.serves_under(1_000);
@@ -212,7 +213,7 @@ fn a_worker_starts_what_its_lost_claim_was_granted() {
     found(false).has(Kind::NeverStarted);
 }
 
-/// The lost claim holds `a`.
+/// An answer to `held`: the lost claim has leased `a`.
 fn held(story: &mut Story, due_ms: u64) {
     let item = ClaimedItem("a".into(), 1, due_ms, 1, 100, String::new());
     let held = Call::Other {
@@ -227,7 +228,8 @@ fn held(story: &mut Story, due_ms: u64) {
     story.at(100).call(held, answer, false);
 }
 
-/// After a rollback, a worker asks for the grants of its lost claim before any call changes the queue.
+/// After a failover, a worker asks by `held` for the grants of its lost claim, before any call
+/// changes the queue.
 #[test]
 fn held_after_a_failover_proves_that_the_claim_lasted() {
     let acked = |is_asked: bool| {
@@ -245,9 +247,9 @@ fn held_after_a_failover_proves_that_the_claim_lasted() {
     acked(false).has(Kind::StaleTokensAccepted);
 }
 
-/// Only `held` shows its due time: neither the push nor the claim was answered.
+/// Neither the push nor the claim was answered: only `held` shows the due time.
 #[test]
-fn what_a_lost_claim_was_granted_keeps_its_due_time() {
+fn grant_of_a_lost_claim_keeps_its_due_time() {
     let claimed_again = |due_ms| {
         let mut story = Story::new();
         story.unanswered(push("a", "+0", 0, ""), true);
@@ -264,9 +266,9 @@ fn what_a_lost_claim_was_granted_keeps_its_due_time() {
     claimed_again(4).has(Kind::WrongDue);
 }
 
-/// Nobody knows when the lost claim was applied, but `held` shows the deadline of its lease.
+/// The time of the lost claim is not known, but `held` shows the deadline of its lease.
 #[test]
-fn what_a_lost_claim_was_granted_keeps_its_deadline() {
+fn grant_of_a_lost_claim_keeps_its_deadline() {
     let extended = |deadline_ms| {
         let mut story = Story::new();
         story.unanswered(push("a", "+0", 0, ""), true);
@@ -284,7 +286,7 @@ fn what_a_lost_claim_was_granted_keeps_its_deadline() {
     extended(1_009).has(Kind::WrongTimes);
 }
 
-/// The node of a worker acks a message, is refused, and perhaps acks it again. A frozen worker sends
+/// A worker's node sends an ack that is refused, and perhaps sends it again. A frozen worker sends
 /// nothing while the lease lasts.
 fn refused_ack(refused_ms: u64, again_ms: Option<u64>, last_ms: u64, is_frozen: bool) -> Story {
     let mut story = Story::new();
@@ -323,9 +325,9 @@ fn a_refused_settlement_is_sent_again_while_its_lease_lasts() {
     left(refused_ack(100, None, 3_000, false), Scheduled).has(Kind::SettlementDropped);
     left(refused_ack(100, Some(900), 3_000, false), Scheduled).is_clean();
     left(refused_ack(100, None, 3_000, true), Scheduled).is_clean();
-    // Its lease was nearly over.
+    // The lease was nearly over when the ack was refused.
     left(refused_ack(700, None, 3_000, false), Scheduled).is_clean();
-    // The process died with it.
+    // The process died soon after the refusal.
     left(refused_ack(100, None, 100, true), Leased).is_clean();
 }
 

@@ -1,4 +1,4 @@
-//! Single ids: counts of attempts, refused pushes, and impossible answers.
+//! Histories of single ids: counts of attempts, refused pushes, and impossible answers.
 
 use dueq_proof::check::{Cause, Kind};
 use dueq_proof::history::{State, Verb};
@@ -18,7 +18,7 @@ fn refused_push_that_left_a_trace_is_a_violation() {
         .refused(push("a", "+0", 0, ""))
         .left(State::Ready, &[("a", 0, 0)])
         .has(Kind::RefusedLeftTrace);
-    // Another push of it was accepted.
+    // Another push of the id was accepted.
     let mut story = Story::new();
     story
         .push("a", "+0", "INVALID payload")
@@ -98,7 +98,7 @@ fn death_before_or_beyond_its_limit_is_a_violation() {
     )
     .has(Kind::WrongDeaths);
     limited("DEAD", State::Dead).is_clean();
-    // Five crashes are one too few.
+    // Five crashes are one fewer than the limit.
     let crashed = |crashes: u32| {
         let (mut story, mut ms) = (Story::new(), 0);
         story.push("a", "+0", "CREATED");

@@ -1,5 +1,5 @@
-//! A call without an answer explains some findings of the checker and not others. The numbers in
-//! the tests (1, 7, 9) are those of recorded runs from which the cases come.
+//! Which findings a call without an answer explains, and which not. The numbers 1, 7 and 9 in the
+//! tests are those of the recorded runs from which the cases come.
 
 use dueq_proof::check::Kind;
 use dueq_proof::history::{State, Verb};
@@ -8,13 +8,14 @@ use crate::story::{Story, change, claim_without_answer, push, settle};
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// `count` messages, pushed at `pushed_ms`, are delivered at their second attempt, without a first.
+/// Pushes `count` messages at `pushed_ms`. Each is delivered at its second attempt, and never at
+/// its first.
 fn at_second_attempt(story: &mut Story, pushed_ms: u64, count: u32) {
     let ids: Vec<_> = (0..count).map(|number| format!("m{number}")).collect();
     for id in &ids {
         story.at(pushed_ms).push(id, "+0", "CREATED");
     }
-    // The lease of a claim without an answer runs out.
+    // As if the lease of an unanswered claim had expired.
     for id in &ids {
         let token = story.at(pushed_ms + 5_000).claim(id, pushed_ms, 2);
         story.ack(id, &token);
@@ -55,7 +56,7 @@ fn claim_of(n: u32) -> dueq_proof::history::Call {
     }
 }
 
-/// Of `pushed` messages that wait while a claim of `n` has no answer, all come back with a crash.
+/// `pushed` messages wait while a claim of at most `n` gets no answer. All come back with a crash.
 fn lost_claim(n: u32, pushed: u32) -> Story {
     let mut story = Story::new();
     let ids: Vec<_> = (0..pushed).map(|number| format!("m{number}")).collect();
@@ -71,7 +72,7 @@ fn lost_claim(n: u32, pushed: u32) -> Story {
 }
 
 #[test]
-fn a_lost_claim_explains_what_it_can_have_taken() {
+fn lost_claim_explains_at_most_the_messages_it_asked_for() {
     lost_claim(5, 5).is_clean();
     lost_claim(4, 5).has(Kind::Miscounted);
     let used = lost_claim(7, 5).verdict().excuses["claim"];
@@ -105,7 +106,8 @@ fn a_lost_claim_explains_a_message_once() {
     attempt(3).has(Kind::Miscounted);
 }
 
-/// The first lost claim may have taken it or not; its lease would last too long, that of the second does not.
+/// Either of two lost claims may have taken the message. The lease of the first would last too
+/// long; that of the second does not.
 #[test]
 fn the_shorter_of_two_lost_leases_explains_an_early_crash() {
     let crashed = |second_lease_ms| {
@@ -118,7 +120,7 @@ fn the_shorter_of_two_lost_leases_explains_an_early_crash() {
         story
             .at(100)
             .unanswered(claim_without_answer(second_lease_ms), true);
-        // It is leased before it is claimed again: one of the two lost claims took it.
+        // The message is leased before it is claimed again, so one of the two lost claims took it.
         story.at(200).cancel("a", "LEASED");
         let token = story.at(3_000).claim("a", 0, 2);
         story
@@ -132,7 +134,8 @@ fn the_shorter_of_two_lost_leases_explains_an_early_crash() {
 
 #[test]
 fn a_lost_cancel_does_not_explain_a_later_push() {
-    // An hour before; and just before, where no change is missing after the push.
+    // The lost cancel was sent an hour before the push; or just before, when no change after the
+    // push is missing.
     for before_ms in [HOUR_MS, 10] {
         let mut story = Story::new();
         story
@@ -153,7 +156,7 @@ fn a_lost_cancel_does_not_explain_a_later_push() {
 }
 
 #[test]
-fn a_lost_cancel_takes_one_message() {
+fn lost_cancel_explains_only_one_message() {
     let mut story = Story::new();
     story
         .push("a", "+0", "CREATED")
@@ -169,7 +172,7 @@ fn a_lost_cancel_takes_one_message() {
 
 #[test]
 fn a_lost_call_does_not_explain_a_change_an_hour_later() {
-    // Something changes between two pushes; a call is lost before, or after, or in that time.
+    // Something changes between two pushes. A call is lost before, during or after that time.
     let changed = |lost_ms: [Option<u64>; 2], changed_ms: u64| {
         let mut story = Story::new();
         let lose = |story: &mut Story, ms: Option<u64>| {
@@ -192,13 +195,13 @@ fn a_lost_call_does_not_explain_a_change_an_hour_later() {
 }
 
 #[test]
-fn an_overdue_push_without_an_answer_overtakes_nothing() {
+fn unanswered_overdue_push_is_not_out_of_order() {
     let due = |ms| Story::server(ms).to_string();
     let claimed_after = |due_ms: u64, pushed_ms: u64| {
         let mut story = Story::new();
         story.push("x", "+0", "CREATED");
         let token = story.at(5).claim("x", 0, 1);
-        // Before the push, the server's clock goes back.
+        // The server's clock goes back before the push.
         story.server_step_ms = -2;
         story.ack("x", &token).push("b", &due(100), "CREATED");
         story
@@ -221,7 +224,7 @@ fn an_overdue_push_without_an_answer_overtakes_nothing() {
 
 #[test]
 fn a_lost_release_after_a_clock_step_makes_it_due_earlier() {
-    // Pushed at 0, due at 5,000, claimed at 6,000 and released soon after.
+    // A message is pushed at 0, due at 5,000, claimed at 6,000, and released soon after.
     let released = |step_ms: i64, extended: bool, due_ms: u64| {
         let mut story = Story::new();
         story.push("a", "+5000", "CREATED");
@@ -239,13 +242,14 @@ fn a_lost_release_after_a_clock_step_makes_it_due_earlier() {
         story
     };
     for extended in [false, true] {
-        // The clock went back to before its due time: it is due at the time of the release.
+        // The clock went back to before the due time: the message is due at the time of the
+        // release.
         released(4_000, extended, 2_100).is_clean();
-        // It went back less far, or not at all.
+        // The clock went back by less, or not at all.
         released(500, extended, 5_000).is_clean();
         released(0, extended, 5_000).is_clean();
         released(0, extended, 4_900).has(Kind::OverlappingLeases);
     }
-    // A release makes nothing due later.
+    // A release never makes a message due later.
     released(500, false, 5_100).has(Kind::Miscounted);
 }

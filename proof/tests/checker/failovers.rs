@@ -1,12 +1,11 @@
-//! What a failover may undo, and what it must not.
+//! Which changes a failover may undo, and which it must not.
 
 use dueq_proof::check::Kind;
 use dueq_proof::history::{Event, Phase, State, Verb};
 
 use crate::story::{Story, push};
 
-/// A story in which `a` is pushed and `tell` adds a push of `b`; after the failover the new master
-/// has only `a`.
+/// `a` is pushed, and `tell` adds a push of `b`. After a failover the new master has only `a`.
 fn undone(tell: impl FnOnce(&mut Story) -> &mut Story) -> Story {
     let mut story = Story::new();
     story.push("a", "+0", "CREATED");
@@ -18,9 +17,10 @@ fn undone(tell: impl FnOnce(&mut Story) -> &mut Story) -> Story {
 #[test]
 fn a_replicated_push_must_not_be_undone() {
     undone(|story| story.push_replicated("b", "CREATED", "CREATED")).has(Kind::Lost);
-    // It was moved, and the move is undone.
+    // The message was moved, and the failover undid the move.
     undone(|story| story.push_replicated("a", "MOVED", "MOVED")).has(Kind::Lost);
-    // Another process had pushed it; a push that found it has the same guarantee.
+    // Another process pushed the message. A push that found it has the guarantee of the push that
+    // stored it.
     undone(|story| {
         story.push("b", "+0", "CREATED").push_replicated(
             "b",
@@ -29,7 +29,7 @@ fn a_replicated_push_must_not_be_undone() {
         )
     })
     .has(Kind::Lost);
-    // The new master has it.
+    // The new master has the message.
     let mut story = Story::new();
     story
         .push("a", "+0", "CREATED")
@@ -50,12 +50,12 @@ fn an_unreplicated_push_may_be_undone_and_is_counted() {
     };
     clean(undone(|story| story), 0);
     clean(undone(|story| story.push("b", "+0", "CREATED")), 1);
-    // Its caller knows that it may be lost.
+    // The caller knows that the message may be lost.
     clean(
         undone(|story| story.push_replicated("b", "CREATED", "?only 0 of 1 replicas confirmed it")),
         0,
     );
-    // It existed before, and still does.
+    // The message existed before, and still exists.
     clean(
         undone(|story| {
             story
@@ -64,7 +64,7 @@ fn an_unreplicated_push_may_be_undone_and_is_counted() {
         }),
         1,
     );
-    // Handled or cancelled before everything was undone.
+    // The message was handled or cancelled before the failover undid everything.
     let mut handled = Story::new();
     handled
         .push("a", "+0", "CREATED")
@@ -107,7 +107,8 @@ fn a_concurrent_push_without_replicas_may_be_undone() {
     assert_eq!(story.verdict().replicated, 0);
 }
 
-/// `a` is granted by a master after the new one has taken over; nothing after `survived` is known to that.
+/// An old master grants `a` after the new one has taken over. The new one knows nothing after
+/// `survived`.
 fn split() -> (Story, String) {
     let mut story = Story::new();
     story.push("a", "+0", "CREATED").push("b", "+0", "CREATED");
@@ -118,7 +119,7 @@ fn split() -> (Story, String) {
 
 #[test]
 fn a_grant_of_a_replaced_master_is_void() {
-    // While the message waits on the new master, and while another process has it there.
+    // Either the message waits on the new master, or another process has it there.
     for waits in [true, false] {
         let settled = |verdict: &str| {
             let (mut story, stale) = split();
@@ -136,7 +137,7 @@ fn a_grant_of_a_replaced_master_is_void() {
         let token = token.unwrap_or_else(|| story.at(30).claim("a", 0, 1));
         story.ack("a", &token).is_clean();
     }
-    // The same grant by the new master is valid.
+    // The new master's own grant of the message is valid.
     let (mut story, _) = split();
     let token = story.at(10).claim("a", 0, 1);
     story.ack("a", &token).is_clean();
@@ -151,7 +152,7 @@ fn answers_of_a_replaced_master_are_void() {
         .ack("a", &stale)
         .push("c", "+0", "CREATED")
         .cancel("b", "CANCELLED");
-    // The old one goes on while the new one is asked already, and goes back to nothing.
+    // The old master still answers while the new one is already in use, with lower `seq`.
     story.seq = seq;
     let token = story.at(15).claim("a", 0, 1);
     story.ack("a", &token).is_clean();
@@ -160,7 +161,7 @@ fn answers_of_a_replaced_master_are_void() {
         verdict.lost_in_declared_window, 1,
         "only c: b was cancelled where it was made"
     );
-    // Without a failover, the same history is a claim after an ack.
+    // Without a failover, this history is a claim after an ack.
     let mut story = Story::new();
     story.push("a", "+0", "CREATED");
     let token = story.at(5).claim("a", 0, 1);
@@ -232,7 +233,7 @@ fn answered_by(master: &'static str, is_replaced: bool) -> Story {
 }
 
 #[test]
-fn only_a_replaced_master_answers_from_the_past() {
+fn only_a_replaced_master_may_answer_with_an_old_seq() {
     answered_by("old", true).is_clean();
     answered_by("new", true).has(Kind::RolledBack);
     answered_by("old", false).has(Kind::RolledBack);

@@ -1,4 +1,4 @@
-//! Histories of follow-ups and of windows.
+//! Histories with follow-ups and with windows.
 
 use dueq_proof::check::Kind;
 use dueq_proof::history::{Answer, Call, PushItem, SettleItem};
@@ -6,7 +6,7 @@ use dueq_proof::history::{Answer, Call, PushItem, SettleItem};
 use crate::histories::claimed;
 use crate::story::Story;
 
-/// An ack with two messages that follow.
+/// An ack with two follow-ups.
 fn follow(story: &mut Story, token: &str, answer: &[&str]) {
     let child = |id: &str| PushItem(id.into(), "+0".into(), 1, 100, String::new());
     let what = Call::Follow {
@@ -18,7 +18,7 @@ fn follow(story: &mut Story, token: &str, answer: &[&str]) {
 }
 
 #[test]
-fn a_child_needs_an_ack_that_was_done() {
+fn follow_up_of_a_refused_ack_is_a_violation() {
     let (mut story, token) = claimed();
     follow(story.at(160), &token, &["OK", "CREATED", "CREATED"]);
     for child in ["a/1", "a/2"] {
@@ -46,7 +46,7 @@ fn a_child_needs_an_ack_that_was_done() {
 }
 
 #[test]
-fn a_window_keeps_a_second_message_away() {
+fn second_message_within_a_window_is_a_violation() {
     for (again_ms, is_clean) in [(3_005, true), (2_900, false)] {
         let mut story = Story::new();
         for ms in [0, again_ms] {
@@ -65,9 +65,9 @@ fn a_window_keeps_a_second_message_away() {
     }
 }
 
-/// A window that has ended does not begin again when the server's clock is set back.
+/// A window that has ended does not start again when the server's clock is set back.
 #[test]
-fn a_clock_set_back_after_a_window_renews_nothing() {
+fn clock_step_back_does_not_renew_an_ended_window() {
     for (seen_ms, is_clean) in [(3_100, true), (2_900, false)] {
         let mut story = Story::new();
         story.push_with("a", "+0", 0, "window=3000", "CREATED");

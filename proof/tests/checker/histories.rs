@@ -5,7 +5,7 @@ use dueq_proof::history::{State, Verb};
 
 use crate::story::{Story, change, push, settle};
 
-/// Pushed at 0 ms with a delay of 100, claimed at 150 for a second.
+/// A message is pushed at 0 ms with a delay of 100 ms, and claimed at 150 ms for a second.
 pub(crate) fn claimed() -> (Story, String) {
     let mut story = Story::new();
     story.push("a", "+100", "CREATED");
@@ -23,9 +23,9 @@ fn an_acked_message_is_clean() {
 }
 
 #[test]
-fn lost() {
+fn missing_message_is_lost() {
     Story::new().push("a", "+100", "CREATED").has(Kind::Lost);
-    // Created again although it should exist: it was lost in between.
+    // The id is stored again although its message should exist: it was lost in between.
     let mut story = Story::new();
     story
         .push("a", "+100", "CREATED")
@@ -33,12 +33,12 @@ fn lost() {
     story.left(State::Scheduled, &[("a", 0, 0)]).has(Kind::Lost);
     let (mut story, token) = claimed();
     story.settle(Verb::Ack, "a", &token, "GONE").has(Kind::Lost);
-    // A reaped lease leaves the message.
+    // After a reap the message must still exist.
     claimed().0.has(Kind::Lost);
 }
 
 #[test]
-fn not_lost() {
+fn missing_message_with_an_explanation_is_not_lost() {
     Story::new()
         .push("a", "+100", "CREATED")
         .left(State::Scheduled, &[("a", 0, 0)])
@@ -47,7 +47,7 @@ fn not_lost() {
         .push("a", "+100", "CREATED")
         .cancel("a", "CANCELLED")
         .is_clean();
-    // Unknown calls may have taken it.
+    // Unanswered calls may have removed the message.
     let (mut story, token) = claimed();
     story
         .unanswered(settle(Verb::Ack, "a", &token, ""), true)
@@ -56,7 +56,7 @@ fn not_lost() {
         .push("a", "+100", "CREATED")
         .unanswered(change(Verb::Cancel, "a", ""), true)
         .is_clean();
-    // No caller learned that it was stored.
+    // No caller learned that the message was stored.
     Story::new()
         .unanswered(push("a", "+1", 0, ""), false)
         .is_clean();
@@ -68,14 +68,14 @@ fn not_lost() {
 }
 
 #[test]
-fn what_nobody_pushed_is_unexpected() {
+fn message_without_a_push_is_unexpected() {
     let mut story = Story::new();
     let token = story.claim("a", 0, 1);
     story.ack("a", &token).has(Kind::Unexpected);
     Story::new()
         .left(State::Ready, &[("a", 0, 0)])
         .has(Kind::Unexpected);
-    // Not the payload that was pushed.
+    // The payload is not the pushed one.
     let mut story = Story::new();
     story.push("a", "+0", "CREATED");
     let token = story.at(5).claim_version("a", 0, 0, 1);
@@ -90,7 +90,7 @@ fn what_nobody_pushed_is_unexpected() {
 }
 
 #[test]
-fn what_a_lost_push_may_have_stored_is_expected() {
+fn message_of_an_unanswered_push_is_expected() {
     let mut story = Story::new();
     story.unanswered(push("a", "+10", 0, ""), true);
     let token = story.at(15).claim("a", 10, 1);
@@ -118,20 +118,20 @@ fn a_claim_before_its_due_time_is_early() {
 }
 
 #[test]
-fn early_by_the_clock_of_the_processes() {
+fn claim_before_its_delay_by_process_clocks_is_early() {
     let mut story = Story::new();
     story.push("a", "+10000", "CREATED");
-    // By the server's clock it is due.
+    // By the server's clock the message is due.
     story.server_step_ms = 9_000;
     let token = story.at(1_000).claim("a", 10_000, 1);
     story.ack("a", &token).has(Kind::EarlyByClient);
-    // A due time by the server's clock promises nothing by other clocks.
+    // An absolute due time, which counts by the server's clock, promises nothing by other clocks.
     let mut story = Story::new();
     story.push("a", &Story::server(10_000).to_string(), "CREATED");
     story.server_step_ms = 9_000;
     let token = story.at(1_000).claim("a", 10_000, 1);
     story.ack("a", &token).is_clean();
-    // The harness had set the server's clock.
+    // The harness had changed the server's clock.
     let mut story = Story::new();
     story.push("a", "+10000", "CREATED").fault(
         "server clock",
@@ -144,7 +144,7 @@ fn early_by_the_clock_of_the_processes() {
 }
 
 #[test]
-fn retried_early() {
+fn claim_before_the_back_off_is_over_is_early() {
     let retried = |ms| {
         let (mut story, token) = claimed();
         story.at(160).retry("a", &token, 460);
@@ -170,7 +170,7 @@ fn retried_early() {
 }
 
 #[test]
-fn crashes_wait_longer_each_time() {
+fn back_off_grows_with_each_crash() {
     let crashed_twice = |ms| {
         let (mut story, _) = claimed();
         story.at(1_150).claim("a", 100, 2);
@@ -178,13 +178,13 @@ fn crashes_wait_longer_each_time() {
         story.ack("a", &token);
         story
     };
-    // The second lease runs until 2,150 ms, and the second crash waits for 1 s at least.
+    // The second lease lasts until 2,150 ms, and the back-off of the second crash is at least 1 s.
     crashed_twice(3_149).has(Kind::RetriedEarly);
     crashed_twice(3_150).is_clean();
 }
 
 #[test]
-fn overlapping_leases() {
+fn claim_during_a_lease_is_an_overlap() {
     let again_at = |ms, attempt| {
         let (mut story, _) = claimed();
         let token = story.at(ms).claim("a", 100, attempt);
@@ -198,7 +198,7 @@ fn overlapping_leases() {
         verdict.explained_duplicates.get(&Cause::LeaseRanOut),
         Some(&1)
     );
-    // An extended lease continues; an extension without an answer may have been applied.
+    // An extended lease continues. An unanswered extension may have been applied.
     let (mut story, token) = claimed();
     story.at(500).settle(
         Verb::Extend,
@@ -214,7 +214,7 @@ fn overlapping_leases() {
         .unanswered(settle(Verb::Extend, "a", &token, "1000"), false);
     let other = story.at(1_200).claim("a", 100, 2);
     story.ack("a", &other).is_clean();
-    // A release without an answer may have been applied.
+    // An unanswered release may have been applied.
     let (mut story, token) = claimed();
     story
         .at(500)
@@ -224,7 +224,7 @@ fn overlapping_leases() {
 }
 
 #[test]
-fn leases_cut_short() {
+fn lease_that_ends_before_its_deadline_is_cut_short() {
     let lost_at = |ms| {
         let (mut story, token) = claimed();
         story.at(ms).settle(Verb::Ack, "a", &token, "LOST");
@@ -240,7 +240,7 @@ fn leases_cut_short() {
 }
 
 #[test]
-fn stale_tokens() {
+fn settlement_with_a_stale_token_is_a_violation() {
     let late = |verdict| {
         let (mut story, old) = claimed();
         let token = story.at(1_200).claim("a", 100, 2);
@@ -253,7 +253,7 @@ fn stale_tokens() {
 }
 
 #[test]
-fn claimed_after_an_ack() {
+fn claim_after_an_ack_is_a_violation() {
     let (mut story, token) = claimed();
     story.at(160).ack("a", &token);
     let token = story.at(170).claim("a", 100, 1);
@@ -268,12 +268,12 @@ fn claimed_after_an_ack() {
 }
 
 #[test]
-fn fired_after_a_cancel() {
+fn claim_after_a_cancel_is_a_violation() {
     let mut story = Story::new();
     story.push("a", "+100", "CREATED").cancel("a", "CANCELLED");
     let token = story.at(150).claim("a", 100, 1);
     story.ack("a", &token).has(Kind::FiredAfterCancel);
-    // Either the cancel or the claim succeeds.
+    // Either the cancel or the claim succeeds, not both.
     claimed()
         .0
         .cancel("a", "CANCELLED")
@@ -284,7 +284,7 @@ fn fired_after_a_cancel() {
         .ack("a", &token)
         .cancel("a", "ABSENT")
         .is_clean();
-    // Pushed again.
+    // The id was pushed again.
     let mut story = Story::new();
     story
         .push("a", "+100", "CREATED")
@@ -296,7 +296,7 @@ fn fired_after_a_cancel() {
 }
 
 #[test]
-fn two_states() {
+fn id_in_two_states_is_a_violation() {
     let mut story = Story::new();
     story
         .push("a", "+100", "CREATED")
@@ -312,7 +312,7 @@ fn two_states() {
 }
 
 #[test]
-fn dead_and_delivered() {
+fn dead_message_that_is_delivered_is_a_violation() {
     let (mut story, token) = claimed();
     story.settle(Verb::Bury, "a", &token, "OK");
     let token = story.at(200).claim("a", 100, 1);

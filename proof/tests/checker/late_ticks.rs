@@ -1,4 +1,4 @@
-//! Schedules that stand still.
+//! Histories in which schedules stand still.
 
 use dueq_proof::check::Kind;
 use dueq_proof::history::{Event, Phase};
@@ -6,7 +6,7 @@ use dueq_proof::history::{Event, Phase};
 use crate::story::Story;
 use crate::ticks::{declared, id, refilled, stored, tick};
 
-/// A schedule of a fire each second is paused at this time, and its next fire is at the other.
+/// A schedule with a fire each second is paused at `paused_ms`, and its next fire is at `next_ms`.
 fn stood_still(next_ms: u64, paused_ms: u64, explain: &dyn Fn(&mut Story)) -> Story {
     let mut story = declared("");
     let token = tick(story.at(1_005), 1_000, 1);
@@ -24,9 +24,9 @@ fn stood_still(next_ms: u64, paused_ms: u64, explain: &dyn Fn(&mut Story)) -> St
 fn a_schedule_that_stands_still_is_late() {
     stood_still(2_000, 7_100, &|_| {}).has(Kind::Late);
     stood_still(2_000, 6_900, &|_| {}).is_clean();
-    // Others looked at the fires between.
+    // Between the two, claims looked at the fires.
     stood_still(9_000, 9_900, &|_| {}).is_clean();
-    // It was paused before.
+    // The schedule was already paused before.
     stood_still(2_000, 20_000, &|story| {
         story.at(1_500).other("amend", &["pause", "t"], &["OK 0"]);
     })
@@ -38,7 +38,7 @@ fn a_schedule_that_stands_still_is_late() {
             .other("amend", &["resume", "t"], &["OK 1000003000"]);
     })
     .has(Kind::Late);
-    // The server was away.
+    // The server was unreachable.
     stood_still(2_000, 8_900, &|story| {
         story.at(3_000).fault("server_stop", 1, Phase::Begin);
         story.at(4_000).fault("server_stop", 1, Phase::End);

@@ -1,11 +1,11 @@
-//! Limits of queues and messages: rate, leased messages, expiry, snooze and throttle.
+//! Limits of queues and messages: rate, `max_leased`, expiry, snooze and throttle.
 
 use dueq_proof::check::Kind;
 use dueq_proof::history::{Event, State, Verb};
 
 use crate::story::{Story, Token, settle};
 
-/// A queue with this setting, and pushed messages.
+/// A queue with this setting and some pushed messages.
 fn limited(name: &str, value: &str, options: &str) -> Story {
     let mut story = Story::new();
     for id in ["a", "b", "c", "d"] {
@@ -31,7 +31,7 @@ fn no_window_has_more_starts_than_the_rate() {
     };
     fourth_at(1_009, "").has(Kind::OverRate);
     fourth_at(1_010, "").is_clean();
-    // A cost of at most the burst: 6 starts in the window of the last one.
+    // A cost of at most the burst: six starts within the window of the last one.
     fourth_at(1_010, "cost=5").has(Kind::OverRate);
 }
 
@@ -46,12 +46,12 @@ fn a_rate_counts_proven_starts_under_one_clock_and_master() {
     };
     then(&|_| ()).has(Kind::OverRate);
     then(&|story| story.server_step_ms = -300).is_clean();
-    // The setting was made after the first starts.
+    // The rate was set only after the first starts.
     then(&|story| {
         story.other("configure", &["rate", "3/1000/3"], &["OK"]);
     })
     .is_clean();
-    // The new master has no grant of the old one.
+    // The new master does not know the grants of the old one.
     let mut story = limited("rate", "3/1000/2", "");
     let survived = story.seq;
     acked_at(&mut story, &[("a", 10), ("b", 10)]);
@@ -81,7 +81,7 @@ fn no_more_messages_are_leased_than_allowed() {
     let mut story = left(then(900, &kept));
     late(&mut story);
     story.has(Kind::OverLeased);
-    // Its lease has run out.
+    // The lease has expired.
     let mut story = left(then(1_010, &kept));
     late(&mut story);
     story.is_clean();
@@ -104,7 +104,7 @@ fn no_more_messages_are_leased_than_allowed() {
 }
 
 #[test]
-fn nothing_is_granted_after_its_deadline() {
+fn grant_after_the_deadline_is_a_violation() {
     let claimed_at = |ms, expires: &str| {
         let mut story = Story::new();
         story.push_with("a", "+10", 0, expires, "CREATED");
@@ -163,7 +163,7 @@ fn a_message_ends_only_after_its_deadline() {
     };
     died_at(51).is_clean();
     died_at(50).has(Kind::WrongDeaths);
-    // A dropped message must not come back.
+    // A message that was dropped must not come back.
     let mut story = Story::new();
     let options = "expires=+50 on_expire=drop";
     story.push_with("a", "+0", 0, options, "CREATED").at(60);
@@ -220,7 +220,7 @@ fn a_snooze_and_a_throttle_charge_no_attempt() {
 }
 
 #[test]
-fn nothing_is_granted_before_a_throttle_ends() {
+fn grant_before_a_throttle_ends_is_a_violation() {
     let claimed_at = |ms, then: &dyn Fn(&mut Story)| {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED").push("b", "+0", "CREATED");
@@ -237,13 +237,13 @@ fn nothing_is_granted_before_a_throttle_ends() {
         story.other("resume", &[], &["OK"]);
     })
     .is_clean();
-    // A partition that another one's throttle closed for longer.
+    // The throttle of another partition closed this one for longer.
     claimed_at(105, &|story| {
         let until = format!("OK {}", Story::server(305));
         story.other("throttle", &["close", "300"], &[&until]);
     })
     .has(Kind::GrantedWhileClosed);
-    // Release 0.1 does not know that it is closed.
+    // Release 0.1 does not know that the queue is closed.
     claimed_at(104, &|story| {
         story.write(Event::OlderScripts);
     })

@@ -1,7 +1,8 @@
-//! The checker on hand-made histories: for each violation a history with it, and a near miss
-//! without it.
+//! Tests the checker on hand-made histories: for each violation a history that has it, and a near
+//! miss that does not.
 
 mod after_faults;
+mod backfills;
 mod counts;
 mod excuses;
 mod failovers;

@@ -1,4 +1,4 @@
-//! Actions of operators, and faults that were not applied.
+//! Histories with actions of operators, and with faults that were not applied.
 
 use dueq_proof::check::Kind;
 use dueq_proof::history::{Call, Event, Phase, State, Verb};
@@ -25,7 +25,7 @@ fn a_fault_that_was_not_applied_leaves_a_run_valid() {
 }
 
 #[test]
-fn nothing_is_granted_between_a_pause_and_its_resume() {
+fn grant_between_a_pause_and_its_resume_is_a_violation() {
     let paused = |resume: &dyn Fn(&mut Story)| {
         let mut story = Story::new();
         story
@@ -45,7 +45,7 @@ fn nothing_is_granted_between_a_pause_and_its_resume() {
         story.unanswered(lost("resume", &[]), false);
     })
     .is_clean();
-    // Paused already: such an answer has the seq of the earlier change.
+    // The queue was already paused: such an answer has the `seq` of the earlier change.
     paused(&|story| {
         story
             .other("resume", &[], &["OK"])
@@ -57,7 +57,7 @@ fn nothing_is_granted_between_a_pause_and_its_resume() {
 }
 
 #[test]
-fn nothing_is_granted_before_a_closed_queue_opens() {
+fn grant_before_a_closed_queue_opens_is_a_violation() {
     let closed = |period_ms: &str, opens: &str, then: &dyn Fn(&mut Story)| {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED");
@@ -70,7 +70,7 @@ fn nothing_is_granted_before_a_closed_queue_opens() {
     };
     closed("500", "500", &|_| ()).has(Kind::GrantedWhileClosed);
     closed("20", "20", &|_| ()).is_clean();
-    // It was closed for longer.
+    // The queue was closed for longer.
     closed("20", "500", &|_| ()).has(Kind::GrantedWhileClosed);
     closed("500", "500", &|story| {
         story.other("resume", &[], &["OK"]);
@@ -80,7 +80,7 @@ fn nothing_is_granted_before_a_closed_queue_opens() {
         story.unanswered(lost("resume", &[]), false);
     })
     .is_clean();
-    // A pause and its resume open it, too; a pause alone leaves it closed.
+    // A pause and its resume open the queue, too; a pause alone leaves it closed.
     closed("500", "500", &|story| {
         story.other("pause", &[], &["OK"]);
         story.other("resume", &[], &["OK"]);
@@ -90,12 +90,12 @@ fn nothing_is_granted_before_a_closed_queue_opens() {
         story.other("pause", &[], &["OK"]);
     })
     .has(Kind::GrantedWhilePaused);
-    // Release 0.1 does not know that it is closed.
+    // Release 0.1 does not know that the queue is closed.
     closed("500", "500", &|story| {
         story.write(Event::OlderScripts);
     })
     .is_clean();
-    // The closing ran out. If the clock then goes back, the queue stays open.
+    // The closing was over. If the clock then goes back, the queue stays open.
     let set_back = |has_opened: bool| {
         closed("20", "20", &|story| {
             if has_opened {
@@ -112,7 +112,7 @@ fn nothing_is_granted_before_a_closed_queue_opens() {
     story.other("pause", &["500"], &["OK"]).has(Kind::ApiLies);
 }
 
-/// A claim finds nothing while the queue is closed, and misses a message as soon as it is open.
+/// A claim that finds nothing is right while the queue is closed, and wrong once it is open.
 #[test]
 fn a_claim_finds_nothing_while_its_queue_is_closed() {
     let empty_at = |ms, is_resumed, undone: Option<u64>| {
@@ -134,7 +134,7 @@ fn a_claim_finds_nothing_while_its_queue_is_closed() {
     empty_at(490, false, None).is_clean();
     empty_at(510, false, None).has(Kind::Late);
     empty_at(490, true, None).has(Kind::Late);
-    // A failover undoes the resume, or the pause as well.
+    // A failover undoes the resume, or both the resume and the pause.
     empty_at(490, true, Some(1)).is_clean();
     empty_at(510, true, Some(1)).has(Kind::Late);
     empty_at(490, true, Some(2)).has(Kind::Late);
@@ -160,7 +160,7 @@ fn a_resume_that_a_failover_undid_ends_no_pause() {
 
 #[test]
 fn a_purge_explains_only_present_and_reported_messages() {
-    // Pushed after the purge, or vanished before it.
+    // The message was pushed after the purge, or vanished before it.
     let mut story = Story::new();
     story
         .other("purge", &["scheduled", "1000"], &["1", "0"])
@@ -171,7 +171,7 @@ fn a_purge_explains_only_present_and_reported_messages() {
     story
         .other("purge", &["scheduled", "1000"], &["1", "0"])
         .has(Kind::Contradictions);
-    // A dead message is not scheduled.
+    // A dead message is not scheduled, so a purge of scheduled ones does not explain its end.
     let dead = |state: &str| {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED");

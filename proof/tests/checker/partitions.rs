@@ -1,14 +1,14 @@
-//! Queues of several partitions: maps, routing, and who attends them.
+//! Queues with several partitions: maps, routing, and attendance.
 
 use dueq_proof::check::Kind;
 use dueq_proof::history::{Answer, Call, Event, Phase, State, Verb};
 
 use crate::story::{Story, change, push};
 
-/// Of 4 partitions `123456789` (CRC-32 CBF43926) belongs to the last one, `q/9`.
+/// With 4 partitions, the id `123456789` (CRC-32 CBF43926) belongs to the last one, `q/9`.
 const ID: &str = "123456789";
 
-/// The story of a queue with four partitions by the map of epoch 7, told at one of them.
+/// The story of a queue with four partitions by the map of epoch 7; its calls go to this one.
 fn at(partition: &'static str) -> Story {
     let mut story = Story::new();
     story.write(Event::Map {
@@ -33,7 +33,7 @@ fn a_message_is_made_where_its_id_belongs() {
     for other in ["q", "q/3", "q/5"] {
         pushed(other).has(Kind::InTwoPartitions);
     }
-    // While a map changes, nothing is routed by it.
+    // While a map is changing, no call is routed by it.
     let mut story = at("q/3");
     story.epoch = 8;
     story.write(Event::Map {
@@ -83,7 +83,7 @@ fn a_call_by_an_old_map_is_refused() {
         let found = story.verdict().count(Kind::OldMapAccepted);
         assert_eq!(found, u64::from(sent != answered), "{sent} {answered}");
     }
-    // Settlements belong to where the message is, and carry no epoch.
+    // Settlements go to the partition of the message, and carry no epoch.
     let mut story = at("q/9");
     let call = Call::Other {
         verb: "stats".into(),
@@ -111,7 +111,8 @@ fn a_map_changes_when_ended_ids_are_forgotten() {
     assert_eq!((after(11_000), after(12_500)), (1, 0));
 }
 
-/// Beats each second but for some, and perhaps a fault that touches the queue.
+/// Beats come each second except in `missing`; with `touched`, a fault touches the queue then.
+/// Returns the number of violations.
 fn beats(missing: std::ops::Range<u64>, touched: bool) -> u64 {
     let mut story = Story::new();
     for second in (0..30).filter(|second| !missing.contains(second)) {
@@ -134,7 +135,7 @@ fn beats(missing: std::ops::Range<u64>, touched: bool) -> u64 {
     story.verdict().count(Kind::Unattended)
 }
 
-/// Beats each second but for five of them, during which a fault of the whole run lasts.
+/// Beats come each second except in five of them, during which this fault of the whole run lasts.
 fn beats_around(fault: &str) -> u64 {
     let mut story = Story::new();
     for second in (0..30).filter(|second| !(10..15).contains(second)) {

@@ -1,4 +1,4 @@
-//! Attempts of one push, and a new push of the same id.
+//! Several tries of one push, and a new push of its id.
 
 use dueq_proof::check::Kind;
 use dueq_proof::history::{State, Verb};
@@ -6,12 +6,12 @@ use dueq_proof::history::{State, Verb};
 use crate::histories::claimed;
 use crate::story::{Story, push};
 
-/// The limit of a call whose first attempt is made at this time.
+/// The time limit of a call whose first try is made at this time.
 fn until(ms: u64) -> u64 {
     Story::server(ms + 10_000)
 }
 
-/// The first attempt is made at 0 ms; its message is delivered and acked; then comes the second one.
+/// The first try is made at 0 ms; its message is delivered and acked; then comes the second try.
 fn repeated(is_lost: bool, verdict: &str) -> Story {
     let mut story = Story::new();
     if is_lost {
@@ -45,7 +45,7 @@ fn a_second_created_of_one_call_is_an_unexplained_duplicate() {
 
 #[test]
 fn a_new_push_makes_a_new_message() {
-    // Another call, or one without a mark of its attempts.
+    // Another call, or one without a mark of its tries.
     for until_ms in [until(6), 0] {
         let (mut story, token) = claimed();
         story
@@ -82,7 +82,7 @@ fn a_new_push_that_is_taken_for_a_repetition_is_lost() {
 
 #[test]
 fn a_cancel_between_two_attempts_ends_both() {
-    // The first attempt found a message and its reply is lost; or it was never applied.
+    // Either the first try found a message and its reply is lost; or it was never applied.
     let repeated = |cancelled_ms: u64, first_ms: u64, verdict: &str| {
         let mut story = Story::new();
         story.push_with("a", "+900", until(0), "", "CREATED");
@@ -110,10 +110,10 @@ fn a_cancel_between_two_attempts_ends_both() {
     let finished = |ms| format!("FINISHED {}.250", Story::server(ms));
     repeated(200, 100, "FINISHED").is_clean();
     repeated(200, 100, &finished(200)).is_clean();
-    // It was cancelled before the first attempt, and the caller knew that.
+    // The message was cancelled before the first try, and the caller knew that.
     repeated(50, 100, "FINISHED").has(Kind::Lost);
     repeated(50, 100, &finished(50)).has(Kind::Lost);
-    // Right by the clock that the call went by, but its caller must not be told so.
+    // This is correct by the clock that the call used, but its caller must not be told so.
     repeated(99, 100, &finished(99)).has(Kind::Lost);
 }
 
@@ -138,7 +138,7 @@ fn a_single_try_is_repeated_after_finished() {
     story.left(State::Scheduled, &[("a", 0, 0)]).is_clean();
 }
 
-/// The message is of another call, which is forgotten.
+/// The message belongs to another call, which is forgotten by now.
 #[test]
 fn a_call_that_found_a_message_is_remembered_until_its_end() {
     let mut story = Story::new();

@@ -1,5 +1,4 @@
-//! Histories of workers that start what they were granted and keep to the shares of their queues,
-//! or do not.
+//! Histories of workers that start their grants and keep to the shares of their queues, or do not.
 
 use dueq_proof::check::Kind;
 use dueq_proof::history::{BY_HAND, ClaimedItem, Event, Role, Share, State, Verb};
@@ -8,7 +7,7 @@ use crate::story::Story;
 
 const QUEUE: &str = "q";
 
-/// A worker that serves the queue of a story, and another queue with a reserve.
+/// A worker that serves the queue of the story, and another queue with a reserve.
 struct Worker {
     story: Story,
     open: Vec<(String, String)>,
@@ -35,7 +34,7 @@ impl Worker {
         Self { story, open, next }
     }
 
-    /// The worker claims a message; its handler starts.
+    /// The worker claims a message, and its handler starts.
     fn start(&mut self, by_hand: bool) {
         self.next += 1;
         let id = format!("m{}", self.next);
@@ -56,7 +55,7 @@ impl Worker {
         self.open.push((id, token));
     }
 
-    /// The handler that started first ends.
+    /// Ends the handler that started first.
     fn end(&mut self, wants: &str) {
         let (id, token) = self.open.remove(0);
         self.story.write(Event::Ended {
@@ -67,7 +66,7 @@ impl Worker {
         self.story.ack(&id, &token);
     }
 
-    /// So many handlers run at once, and end.
+    /// Runs this number of handlers at once, and ends them.
     fn run(mut self, handlers: u32) -> Story {
         for _ in 0..handlers {
             self.start(false);
@@ -80,25 +79,25 @@ impl Worker {
 }
 
 #[test]
-fn a_worker_keeps_to_its_concurrency() {
+fn worker_above_its_concurrency_is_found() {
     Worker::new(3, 0, 100).run(3).is_clean();
     Worker::new(3, 0, 100).run(4).has(Kind::SharesBroken);
 }
 
 #[test]
-fn a_queue_keeps_to_its_max() {
+fn queue_with_more_handlers_than_its_max_is_found() {
     Worker::new(10, 0, 2).run(2).is_clean();
     Worker::new(10, 0, 2).run(3).has(Kind::SharesBroken);
 }
 
 #[test]
-fn a_queue_leaves_the_reserve_of_another() {
+fn queue_that_uses_the_reserve_of_another_is_found() {
     Worker::new(4, 2, 100).run(2).is_clean();
     Worker::new(4, 2, 100).run(3).has(Kind::SharesBroken);
 }
 
 #[test]
-fn handlers_that_ended_count_no_more() {
+fn ended_handlers_do_not_count_as_running() {
     let mut worker = Worker::new(4, 2, 1);
     for _ in 0..5 {
         worker.start(false);
@@ -123,7 +122,7 @@ fn messages_claimed_by_hand_take_no_handler() {
 }
 
 #[test]
-fn a_worker_without_its_shares_is_no_proof() {
+fn run_proves_nothing_about_a_worker_without_shares() {
     let run = |mut story: Story| {
         story.push("a", "+0", "CREATED");
         let token = story.at(5).claim("a", 0, 1);
@@ -162,7 +161,7 @@ fn a_grant_must_be_started_or_given_back() {
     story
         .left_at(State::Scheduled, "b", Story::server(0), 1)
         .is_clean();
-    // It ran for a long time after that.
+    // The process ran for a long time after the grant.
     let mut story = Story::new();
     granted(&mut story);
     story
@@ -172,7 +171,7 @@ fn a_grant_must_be_started_or_given_back() {
     story
         .left_at(State::Scheduled, "b", Story::server(0), 1)
         .has(Kind::NeverStarted);
-    // The claim waited for a connection, and its lease ran out meanwhile.
+    // The claim waited for a connection, and its lease expired meanwhile.
     let waited = |ms: u64, is_first: bool| {
         let mut story = Story::new();
         story.serves_under(1_000);

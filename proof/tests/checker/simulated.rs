@@ -1,4 +1,4 @@
-//! Histories of simulated queues: a correct queue has no violations, and each fault is caught.
+//! Histories of simulated queues: a correct queue gives no violations, and each fault is caught.
 
 use dueq_proof::check::Kind;
 use dueq_proof::history::Event;

@@ -6,7 +6,7 @@ use dueq_proof::queues::TICKS;
 
 use crate::story::{Story, claim_without_answer};
 
-/// A schedule `t` with a fire every second, from the first second on.
+/// A schedule `t` with a fire every second, beginning with the first second.
 pub(crate) fn declared(more: &str) -> Story {
     let mut story = Story::new();
     story.queue = TICKS;
@@ -14,7 +14,7 @@ pub(crate) fn declared(more: &str) -> Story {
     story
 }
 
-fn apply(story: &mut Story, revision: &str, more: &str, answer: &[&str]) {
+pub(crate) fn apply(story: &mut Story, revision: &str, more: &str, answer: &[&str]) {
     let spec = format!("every=1000{more}");
     let args = ["chaos", revision, "", "t", &spec, "", "", "", "-"];
     let strings = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
@@ -29,13 +29,14 @@ pub(crate) fn id(ms: u64) -> String {
     format!("t@{}", Story::server(ms))
 }
 
-/// A claim grants the tick of this fire.
+/// A claim is granted the tick of this fire.
 pub(crate) fn tick(story: &mut Story, ms: u64, attempt: u32) -> String {
     let due_ms = Story::server(ms);
     story.grant(&[ClaimedItem(id(ms), 0, due_ms, attempt, 1, "tick".into())])
 }
 
-/// What remains of the schedule: the times of its last and next fire, made and missed fires.
+/// The schedule as it remains: the times of its last and next fire, and the counts of made and
+/// missed fires.
 pub(crate) fn stored(
     story: &mut Story,
     last: u64,
@@ -65,7 +66,7 @@ fn ticks_of_a_declared_schedule_are_clean() {
 }
 
 #[test]
-fn a_tick_that_no_schedule_makes() {
+fn tick_that_no_schedule_makes_is_unexpected() {
     let mut story = declared("");
     let token = tick(story.at(1_005), 1_001, 1);
     story.ack(&id(1_001), &token).has(Kind::Unexpected);
@@ -73,7 +74,7 @@ fn a_tick_that_no_schedule_makes() {
     story.queue = TICKS;
     let token = tick(story.at(1_005), 1_000, 1);
     story.ack(&id(1_000), &token).has(Kind::Unexpected);
-    // A trigger makes one at any time.
+    // A trigger makes a tick at any time.
     let mut story = declared("");
     let created = format!("CREATED {}", id(1_001));
     story.at(1_001).other("trigger", &["t", "now"], &[&created]);
@@ -82,11 +83,11 @@ fn a_tick_that_no_schedule_makes() {
 }
 
 #[test]
-fn a_tick_before_its_fire_or_its_jitter() {
+fn tick_before_its_fire_or_jitter_is_a_violation() {
     let mut story = declared("");
     let token = tick(story.at(999), 1_000, 1);
     story.ack(&id(1_000), &token).has(Kind::Early);
-    // No fire has a jitter of 0 ms for this name and time.
+    // For this name, no fire has a jitter that gives this time.
     let mut story = declared(" jitter=900");
     let token = tick(story.at(1_999), 1_000, 1);
     story.ack(&id(1_000), &token).has(Kind::WrongDue);
@@ -103,12 +104,12 @@ fn a_second_grant_of_a_tick_needs_an_ended_lease() {
     tick(story.at(1_005), 1_000, 1);
     let token = tick(story.at(1_010), 1_000, 1);
     story.ack(&id(1_000), &token).has(Kind::OverlappingLeases);
-    // Its lease ran out.
+    // The lease has expired.
     let mut story = declared("");
     tick(story.at(1_005), 1_000, 1);
     let token = tick(story.at(2_010), 1_000, 2);
     story.at(2_020).ack(&id(1_000), &token).is_clean();
-    // The claim that made it got no answer.
+    // The claim that made the tick got no answer.
     let mut story = declared("");
     story
         .at(1_005)
@@ -118,7 +119,7 @@ fn a_second_grant_of_a_tick_needs_an_ended_lease() {
 }
 
 #[test]
-fn a_tick_that_is_gone_after_a_flushall() {
+fn tick_may_be_gone_after_a_flushall() {
     let mut story = declared("");
     let token = tick(story.at(1_005), 1_000, 1);
     story.write(Event::Emptied {
@@ -132,8 +133,8 @@ fn a_tick_that_is_gone_after_a_flushall() {
         .is_clean();
 }
 
-/// The new master has the schedule as it was before a claim made the tick: until a claim makes it
-/// again, a settlement with the old token finds none.
+/// The new master has the schedule as it was before a claim made the tick. Until a claim makes the
+/// tick again, a settlement with the old token finds none.
 #[test]
 fn a_tick_that_a_failover_has_undone_is_made_again() {
     let made_again = |fails_over: bool| {
@@ -168,7 +169,7 @@ fn a_removed_schedule_may_repeat_after_a_step_back() {
         }
         story.server_step_ms = -500;
         apply(&mut story, "8", "", &["OK", "CREATED 1000001000"]);
-        // The new one has a payload of seven bytes.
+        // The new schedule has a payload of seven bytes.
         let due_ms = Story::server(1_000);
         let item = ClaimedItem(id(1_000), 0, due_ms, 1, 7, "tick".into());
         let token = story.at(1_600).grant(&[item]);
@@ -195,7 +196,7 @@ fn a_waiting_tick_may_be_replaced() {
 }
 
 #[test]
-fn fires_that_no_count_has() {
+fn fire_that_no_count_has_is_a_violation() {
     let granted = || {
         let mut story = declared("");
         let token = tick(story.at(1_005), 1_000, 1);
@@ -204,19 +205,19 @@ fn fires_that_no_count_has() {
     };
     stored(&mut granted(), 1_000, 2_000, 1, 0).is_clean();
     for (last, next, made, missed) in [
-        (1_000, 2_000, 1, 1), // one too many
-        (3_000, 4_000, 1, 1), // one too few
-        (1_000, 3_000, 1, 0), // a fire is left out
+        (1_000, 2_000, 1, 1), // one tick too many
+        (3_000, 4_000, 1, 1), // one tick too few
+        (1_000, 3_000, 1, 0), // no count has one of the fires
         (2_000, 3_000, 2, 0), // a tick that no claim granted
         (1_000, 2_000, 0, 1), // a tick that was not counted
-        (1_500, 2_500, 1, 0), // no fire
+        (1_500, 2_500, 1, 0), // the time is not a fire
     ] {
         stored(&mut granted(), last, next, made, missed).has(Kind::UnaccountedFires);
     }
 }
 
 #[test]
-fn declarations_that_are_judged_wrongly() {
+fn wrongly_accepted_or_refused_declaration_is_found() {
     let mut story = declared("");
     apply(&mut story, "7", "", &["OK", "KEPT 1000001000"]);
     apply(&mut story, "6", "", &["STALE 7", "KEPT 0"]);
@@ -249,7 +250,7 @@ fn a_dry_run_declares_nothing() {
     story.is_clean();
 }
 
-/// A cron `t` with a fire every two seconds, of which a list has two.
+/// A cron `t` with a fire every two seconds; its list has two of them.
 fn declared_cron(story: &mut Story, fires: &str, answer: &str) {
     let spec = "zone=Europe/Paris limit=3";
     let args = ["chaos", "7", "", "t", spec, "*/2 * * * * *", "", fires, "-"];
@@ -261,7 +262,7 @@ fn declared_cron(story: &mut Story, fires: &str, answer: &str) {
     story.call(what, Answer::Other(strings(&["OK", answer])), true);
 }
 
-/// A cron that ran dry and was refilled at 9 s, in this state with these counts.
+/// A cron whose list ran dry and was refilled at 9 s, with this state and these counts.
 pub(crate) fn refilled(state: &str, last: u64, next: u64, made: u64, missed: u64) -> Story {
     let mut story = Story::new();
     story.queue = TICKS;
@@ -274,7 +275,7 @@ pub(crate) fn refilled(state: &str, last: u64, next: u64, made: u64, missed: u64
         let token = tick(story.at(ms + 5), ms, 1);
         story.at(ms + 10).ack(&id(ms), &token);
     }
-    // As before, but for the list: it is kept.
+    // Nothing has changed except the list, so the schedule is kept.
     declared_cron(story.at(4_500), &list(6_000), "KEPT 0");
     let (listed, more) = (Story::server(4_000).to_string(), list(6_000));
     story
@@ -306,7 +307,7 @@ fn fires_of_a_cron_are_counted_across_a_dry_list() {
     assert_eq!((verdict.schedules.refilled, verdict.schedules.dry), (1, 1));
     for (state, last, next, made, missed) in [
         ("active", 6_000, 8_000, 2, 0),  // a fire that is in no count
-        ("active", 8_000, 10_000, 2, 1), // the refill left one out
+        ("active", 8_000, 10_000, 2, 1), // the refill left a fire out
         ("active", 4_000, 8_000, 2, 0),  // the next one is left out
         ("active", 5_000, 6_000, 2, 0),  // no fire
         ("ended", 4_000, 0, 2, 0),       // its limit is 3
@@ -347,32 +348,9 @@ fn a_schedule_ends_at_its_limit() {
     }
 }
 
-#[test]
-fn a_backfill_makes_a_tick_again_with_the_payload_of_its_time() {
-    let fire = Story::server(1_000).to_string();
-    for (by_hand, is_clean) in [
-        (Some("CREATED"), true),
-        (Some("EXISTS"), false),
-        (None, false),
-    ] {
-        let mut story = declared("");
-        let token = tick(story.at(1_005), 1_000, 1);
-        story.at(1_010).ack(&id(1_000), &token);
-        if let Some(word) = by_hand {
-            let answer = format!("{word} {}", id(1_000));
-            story.at(5_000).other("trigger", &["t", &fire], &[&answer]);
-        }
-        let again = ClaimedItem(id(1_000), 0, Story::server(5_000), 1, 9, "tick".into());
-        let token = story.at(5_005).grant(&[again]);
-        story.at(5_010).ack(&id(1_000), &token);
-        let verdict = story.verdict();
-        assert_eq!(verdict.is_clean(), is_clean, "{:#?}", verdict.examples);
-    }
-}
-
 /// Only a lost declaration may have come between, and no other lost call.
 #[test]
-fn a_changed_schedule_that_is_kept_contradicts() {
+fn kept_answer_for_a_changed_schedule_is_a_violation() {
     let kept = |is_lost: bool| {
         let mut story = declared("");
         story.unanswered(claim_without_answer(1_000), true);

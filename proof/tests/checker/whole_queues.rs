@@ -1,4 +1,4 @@
-//! Histories of several ids, or of a whole queue.
+//! Histories of several ids or of a whole queue.
 
 use dueq_proof::check::Kind;
 use dueq_proof::history::{ClaimedItem, Event, Phase, State, Verb};
@@ -28,7 +28,7 @@ fn a_run_that_proves_nothing_is_invalid() {
 }
 
 #[test]
-fn a_server_forgets_an_answer() {
+fn change_that_the_server_forgot_is_a_violation() {
     let forgetful = |undone| {
         let mut story = Story::new();
         story
@@ -63,7 +63,7 @@ fn a_server_forgets_an_answer() {
 }
 
 #[test]
-fn changes_without_a_call() {
+fn change_without_a_call_is_a_violation() {
     let changed = |unknown| {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED");
@@ -156,7 +156,7 @@ fn inconsistent_keys_are_two_states() {
 }
 
 #[test]
-fn handlers_get_the_claimed_values() {
+fn handler_that_gets_other_values_is_a_violation() {
     let started = |version, attempt| {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED");

@@ -1,4 +1,5 @@
-//! The hand-made wrong histories of the review, from 2 on; the first number in a comment is theirs.
+//! Wrong histories from a review, beginning with number 2. The first number in a comment is the
+//! review's.
 
 use dueq_proof::check::Kind;
 use dueq_proof::history::{ClaimedItem, Event, State, Verb};
@@ -8,9 +9,9 @@ use crate::story::{Story, change, push};
 
 const HOUR_MS: u64 = 3_600_000;
 
-// 2: nothing else happens, and the claim is an hour late.
+// Number 2: nothing else happens, and the claim is an hour late.
 #[test]
-fn an_hour_late_is_late() {
+fn claim_an_hour_late_is_late() {
     let late = |ms| {
         let mut story = Story::new();
         story.push("a", "+100", "CREATED");
@@ -21,7 +22,7 @@ fn an_hour_late_is_late() {
     late(HOUR_MS).has(Kind::Late);
     late(5_200).has(Kind::Late);
     late(5_000).is_clean();
-    // The time of a fault or a stall does not count.
+    // The time of a fault or a stall is subtracted.
     let mut story = Story::new();
     story
         .push("a", "+100", "CREATED")
@@ -31,9 +32,9 @@ fn an_hour_late_is_late() {
     story.ack("a", &token).is_clean();
 }
 
-// Of mutant 32: claims that find nothing, while it is due.
+// By mutant 32: claims find nothing while the message is due.
 #[test]
-fn a_claim_that_misses_a_due_message() {
+fn claim_that_misses_a_due_message_is_late() {
     let empty_at = |ms, paused| {
         let mut story = Story::new();
         story
@@ -49,7 +50,7 @@ fn a_claim_that_misses_a_due_message() {
     empty_at(500, true).is_clean();
 }
 
-// 8
+// Number 8.
 #[test]
 fn the_newest_first_is_out_of_order() {
     let claimed_in = |order: [u64; 2]| {
@@ -73,7 +74,7 @@ fn the_newest_first_is_out_of_order() {
     claimed_in([10, 90]).is_clean();
 }
 
-// 3: with an expected due that it does not have.
+// Number 3: a reschedule expects a due time that the message does not have.
 #[test]
 fn a_reschedule_compares_the_expected_due() {
     let moved = |expected_ms, verdict: &str, due_ms| {
@@ -93,7 +94,7 @@ fn a_reschedule_compares_the_expected_due() {
     moved(200, &format!("CONFLICT {to_200}"), 100).has(Kind::WrongTimes);
 }
 
-// 3b
+// Number 3b.
 #[test]
 fn a_run_now_without_effect_is_found() {
     let run_at = |ms, verdict: &str| {
@@ -112,7 +113,7 @@ fn a_run_now_without_effect_is_found() {
     run_at(150, &format!("MOVED {}", Story::server(150))).has(Kind::Contradictions);
 }
 
-// 3c
+// Number 3c.
 #[test]
 fn a_reschedule_reports_the_requested_due_time() {
     let mut story = Story::new();
@@ -125,7 +126,7 @@ fn a_reschedule_reports_the_requested_due_time() {
         .has(Kind::WrongTimes);
 }
 
-// 4
+// Number 4.
 #[test]
 fn outcomes_contain_the_whole_answer() {
     let told = |outcome: &str| {
@@ -142,7 +143,8 @@ fn outcomes_contain_the_whole_answer() {
     told("EXISTS scheduled").is_clean();
 }
 
-// 4b: the caller gets +60 s where the server gave +1 s; and a server that gives them.
+// Number 4b: the caller is told +60 s although the server granted +1 s; and a server that really
+// grants +60 s.
 #[test]
 fn outcomes_contain_the_granted_lease() {
     let extended = |given_ms: u64, told_ms: u64| {
@@ -161,7 +163,7 @@ fn outcomes_contain_the_granted_lease() {
     extended(1_150, 1_150).is_clean();
     extended(1_150, 60_150).has(Kind::ApiLies);
     extended(60_150, 60_150).has(Kind::WrongTimes);
-    // It does not extend, and reports that.
+    // The server does not extend the lease, and says so.
     let (mut story, token) = claimed();
     let word = format!("OK {}", Story::server(1_150));
     story
@@ -171,9 +173,9 @@ fn outcomes_contain_the_granted_lease() {
         .has(Kind::WrongTimes);
 }
 
-// 6
+// Number 6.
 #[test]
-fn remaining_messages_have_their_due_times() {
+fn remaining_message_with_another_due_time_is_found() {
     let left = |state, time_ms| {
         let mut story = Story::new();
         story
@@ -205,7 +207,7 @@ fn remaining_messages_have_their_due_times() {
     dead(150).is_clean();
 }
 
-// Run 10: a message crashed twice and was rescheduled; later replies name the new due time.
+// Run 10: a message crashed twice and was rescheduled. Later replies name the new due time.
 #[test]
 fn a_reschedule_after_two_crashes_has_one_due() {
     let claimed_with = |due_ms| {
@@ -226,7 +228,7 @@ fn a_reschedule_after_two_crashes_has_one_due() {
     claimed_with(6_000).is_clean();
 }
 
-// 11
+// Number 11.
 #[test]
 fn a_retry_waits_for_the_requested_delay() {
     let (mut story, token) = claimed();
@@ -243,9 +245,9 @@ fn a_retry_waits_for_the_requested_delay() {
         .has(Kind::WrongTimes);
 }
 
-// 12
+// Number 12.
 #[test]
-fn unknown_needs_a_call_without_an_answer() {
+fn unknown_outcome_needs_a_call_without_an_answer() {
     let told = |lost, outcome: &str| {
         let mut story = Story::new();
         story.asked(1, Verb::Push, "a");
@@ -263,9 +265,9 @@ fn unknown_needs_a_call_without_an_answer() {
     told(true, "CREATED").is_clean();
 }
 
-// 13
+// Number 13.
 #[test]
-fn every_operation_gets_an_outcome() {
+fn operation_without_an_outcome_is_found() {
     let asked = |end| {
         let mut story = Story::of(dueq_proof::history::Role::Producer);
         story
@@ -280,7 +282,7 @@ fn every_operation_gets_an_outcome() {
         story
     };
     asked(true).has(Kind::ApiLies);
-    // It was killed.
+    // The process was killed.
     asked(false).is_clean();
     let mut story = asked(false);
     story.told(1, "CREATED").ended().is_clean();
@@ -311,14 +313,15 @@ fn a_delivery_has_the_length_and_the_options_of_the_push() {
 }
 
 #[test]
-fn a_claims_deadline_is_its_lease() {
+fn claim_whose_deadline_is_not_its_lease_is_found() {
     let mut story = Story::new();
     story.push("a", "+0", "CREATED").at(5).lease_ms = 1_001;
     let token = story.claim("a", 0, 1);
     story.ack("a", &token).has(Kind::WrongTimes);
 }
 
-// 9 of the review is in `excuses`; this is its other side: a lost move to another due than the expected one moved nothing.
+// Number 9 of the review is in `excuses`; this is the opposite case: a lost reschedule that expects
+// another due time moved nothing.
 #[test]
 fn a_lost_reschedule_needs_the_expected_due_time() {
     let moved = |expected_ms: u64| {

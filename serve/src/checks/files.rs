@@ -1,17 +1,17 @@
-//! The tokens file, and patterns of queues.
+//! Checks the readers of the tokens file and of patterns for queue names.
 
 use crate::edge::auth::{NamePattern, Right, TokensFile};
 use crate::edge::shown::steers;
 
-/// The tokens file: what is accepted gives access by the token of a hash in it and by no other, and a
-/// refusal repeats no key and no hash.
+/// Checks the reader of the tokens file. An accepted file gives access only to a token whose hash
+/// is in the file. A refusal quotes neither keys nor hashes.
 pub fn http_tokens(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
     match TokensFile::parse(text) {
         Ok(file) => {
-            // The SHA-256 of "dueq_1", which the corpus has.
+            // `KNOWN_SHA256` is the hash of the token "dueq_1"; a line of the corpus has it.
             let is_known = text.to_lowercase().contains(KNOWN_SHA256);
             if let Some(principal) = file.principal("dueq_1") {
                 assert!(is_known, "{text}");
@@ -43,11 +43,11 @@ pub fn http_tokens(bytes: &[u8]) {
     }
 }
 
-/// `printf dueq_1 | sha256sum`
+/// The hash of the token `dueq_1`: the output of `printf dueq_1 | sha256sum`.
 const KNOWN_SHA256: &str = "b0243f8e71e3dd3b274092e4ba9761f196a3d9d2c8c291a306ac398906c3640b";
 
-/// A pattern of queues and a name, with a NUL between them: the matcher agrees with one that tries
-/// every length for each `*`.
+/// The bytes are a pattern of queue names and a name, separated by a NUL. The matcher must agree
+/// with an independent matcher that tries every length for each `*`.
 pub fn http_pattern(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -72,9 +72,9 @@ pub fn http_pattern(bytes: &[u8]) {
     }
 }
 
-/// Whether the pattern matches, by a table of all prefixes.
+/// The independent matcher: whether the pattern matches the name, by a table of all prefixes.
 fn matches(pattern: &[char], name: &[char]) -> bool {
-    // Whether the pattern so far matches the first n characters.
+    // `fits[n]`: whether the part of the pattern read so far matches the first n characters.
     let mut fits = vec![false; name.len() + 1];
     fits[0] = true;
     for wanted in pattern {

@@ -1,4 +1,4 @@
-//! What heads of requests say of the host, the origin and the caller.
+//! Checks what the server reads in a request head: the host, the origin and the caller.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::LazyLock;
@@ -20,14 +20,14 @@ const LOCAL: &str = "127.0.0.1:8377";
 const USER: HeaderName = HeaderName::from_static("x-user");
 const KEY: [u8; 32] = [7; 32];
 
-/// The tokens of sessions: `ann`, whose token has the hash 0101...
+/// A tokens file with one user, `ann`, whose token has the hash 0101...
 static TOKENS: LazyLock<TokensFile> = LazyLock::new(|| {
     let hash = "01".repeat(32);
     let text = format!("[[token]]\nname = \"ann\"\nroles = [\"viewer\"]\nsha256 = \"{hash}\"\n");
     TokensFile::parse(&text).expect("a tokens file")
 });
 
-/// A server behind the proxy 10.0.0.7, whose group `sre` are operators.
+/// The gate of a server behind the proxy 10.0.0.7. Users of its group `sre` are operators.
 static PROXIED: LazyLock<Gate> = LazyLock::new(|| {
     let roles = [("sre".to_owned(), Role::Operator)];
     let proxy = TrustedProxy::new(&["10.0.0.7".to_owned()], "x-user", Some("x-groups"), &roles);
@@ -37,8 +37,8 @@ static PROXIED: LazyLock<Gate> = LazyLock::new(|| {
 static OPEN: LazyLock<Gate> =
     LazyLock::new(|| Gate::open(Access::Loopback, None, None).expect("a gate"));
 
-/// A method, a URI and lines of headers: host, origin and caller are accepted only as an independent
-/// reader of the same headers would, and a refusal gives its reason.
+/// The bytes are a method, a URI and header lines. The server accepts a host, an origin or a caller
+/// only if an independent reader of the headers accepts it. A refusal gives its reason.
 pub fn http_head(bytes: &[u8]) {
     let Some(parts) = parts(bytes) else { return };
     check_host(&parts);
@@ -47,7 +47,7 @@ pub fn http_head(bytes: &[u8]) {
     check_session(&parts);
 }
 
-/// The head that the bytes are. Lines that are no headers are left out.
+/// Makes a request head of the bytes, and skips lines that are not headers.
 fn parts(bytes: &[u8]) -> Option<Parts> {
     let mut lines = bytes.split(|byte| *byte == b'\n');
     let mut words = lines.next()?.splitn(2, |byte| *byte == b' ');
@@ -171,7 +171,7 @@ fn check_callers(parts: &Parts) {
         }
         Err(problem) => check_problem(&problem),
     }
-    // The same head from any other address names nobody.
+    // From any other peer address the head identifies no caller.
     assert!(PROXIED.principal(&from("10.0.0.8:9")).is_err(), "{parts:?}");
     assert!(
         PROXIED.principal(&from("127.0.0.1:9")).is_err(),
@@ -205,7 +205,7 @@ fn check_callers(parts: &Parts) {
     }
 }
 
-/// A cookie is a session only if it is the one that was made.
+/// A cookie counts as a session only if the server itself made it.
 fn check_session(parts: &Parts) {
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(2_000_000_000);
     let Some(caller) = session::principal(&KEY, &TOKENS, &parts.headers, now) else {

@@ -1,8 +1,9 @@
-//! Checks of everything that the server reads from a request or a file, as functions of bytes that
-//! panic if an invariant does not hold. The crate dueq-input has checks of ids and messages.
+//! Checks for everything that the server reads from a request or a file. Each check is a function
+//! of bytes and panics if an invariant does not hold. The crate dueq-input has the checks of ids
+//! and messages.
 //!
-//! A test runs them on the lines of `fuzz/corpus` and on mutations of those;
-//! `make proof NAME=fuzz` runs them for longer.
+//! A test runs the checks on the lines of `fuzz/corpus` and on mutations of them; `make proof
+//! NAME=fuzz` runs them for longer.
 
 mod files;
 mod heads;

@@ -13,8 +13,8 @@ use crate::edge::problem::check_problem;
 use crate::routes::checks::read_parameters;
 use crate::work::operations::{Plan, Request};
 
-/// A segment of a path, and a name in a list: both spellings of any bytes give these bytes, and an
-/// accepted segment gives what another decoder reads.
+/// The bytes are a path segment. Each of the two encodings of any bytes decodes to these bytes. An
+/// accepted segment decodes to what an independent decoder reads.
 pub fn http_path(bytes: &[u8]) {
     let encoded = percent_encode(bytes, NON_ALPHANUMERIC).to_string();
     assert_eq!(decode(&encoded).ok().as_deref(), Some(bytes), "{encoded}");
@@ -42,8 +42,8 @@ pub fn http_path(bytes: &[u8]) {
     }
 }
 
-/// What follows the question mark: the readers of parameters accept it within their limits or refuse
-/// it, and a token makes any of them refused.
+/// The bytes are a query string. Each reader of parameters accepts it within its limits or refuses
+/// it. A query string that contains an access token is always refused.
 pub fn http_query(bytes: &[u8]) {
     let Ok(uri) = Uri::try_from([b"/v1?", bytes].concat()) else {
         return;
@@ -74,7 +74,8 @@ pub fn http_query(bytes: &[u8]) {
 
 const NOW_MS: u64 = 1_800_000_000_000;
 
-/// The body of an operation: a plan within its limits, which the same body asks for again.
+/// The bytes are the body of a request for an operation. An accepted body gives a plan within its
+/// limits, and the same plan when it is read again.
 pub fn http_operation(bytes: &[u8]) {
     let plan = || Plan::new(parse_json::<Request>(bytes)?, NOW_MS);
     let (plan, again) = match (plan(), plan()) {

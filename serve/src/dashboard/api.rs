@@ -1,4 +1,4 @@
-//! Calls of `/v1` within this process.
+//! Calls routes of `/v1` inside this process.
 
 use std::net::SocketAddr;
 
@@ -16,14 +16,14 @@ use crate::edge::audit::ByPage;
 use crate::edge::auth::{Principal, Role};
 use crate::edge::problem::{Code, MEDIA_TYPE, Problem};
 
-/// The most bytes of an answer that a page reads.
+/// The most bytes of a response that a page reads.
 const MAX_BYTES: usize = 32 << 20;
 
 /// The routes of `/v1` behind their guards, without the layer that finds out who calls.
 #[derive(Clone)]
 pub(super) struct Routes(pub(super) Router);
 
-/// Calls `/v1` as the caller of a page.
+/// Calls `/v1` on behalf of the caller who asked for the page.
 #[derive(Clone)]
 pub(super) struct Api {
     routes: Router,
@@ -52,7 +52,7 @@ impl Api {
         }
     }
 
-    /// Reads an address, such as `/v1/queues`.
+    /// Reads a path such as `/v1/queues`, and decodes the JSON.
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         self.call(Method::GET, path, None).await
     }
@@ -72,7 +72,8 @@ impl Api {
         self.answer(Method::GET, path, None).await
     }
 
-    /// This client of `/v1` as a caller who may read payloads: for what the server keeps and does not show.
+    /// A copy of this client with the right to read payloads: for data that the server keeps and
+    /// does not show.
     pub(super) fn with_payloads(&self) -> Self {
         Self {
             routes: self.routes.clone(),
@@ -140,7 +141,7 @@ impl Failure {
         self.document["code"].as_str().unwrap_or_default()
     }
 
-    /// Whether the caller may not do it.
+    /// Whether the call was refused because the caller lacks the right.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(
             self.status,
@@ -148,7 +149,7 @@ impl Failure {
         )
     }
 
-    /// Whether the failure is of the server or of Redis, and not of this one call.
+    /// Whether the server or Redis failed. False if only this one call was wrong.
     pub(super) fn is_of_server(&self) -> bool {
         self.status.is_server_error()
     }

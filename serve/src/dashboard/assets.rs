@@ -12,7 +12,7 @@ use tower_http::compression::CompressionLayer;
 
 use crate::work::Shared;
 
-/// A file of the program, and its address below the base path.
+/// A file that is compiled into the program, and its address below the base path.
 pub(super) struct Asset {
     pub(super) path: String,
     media_type: &'static str,

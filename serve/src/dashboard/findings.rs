@@ -1,12 +1,13 @@
-//! What the doctor found, the worst first.
+//! The doctor's findings, sorted with the worst first.
 
 use dueq::admin::Checkup;
 
 use crate::dashboard::show;
 use crate::wire::about::Finding;
 
-/// The codes of findings about the server: first what loses messages, then what stops or delays them,
-/// then what costs time. A code that is not here is in the middle.
+/// The codes of findings about the server, the worst first: first those that lose messages, then
+/// those that stop or delay them, then those that cost time. A code that is not in the list ranks
+/// in the middle.
 const WORST: [&str; 8] = [
     "eviction",
     "persistence",
@@ -26,7 +27,7 @@ const LEAST: [&str; 6] = [
     "clients",
 ];
 
-/// How bad a finding is: the worst is the least number.
+/// The rank of a finding: the worst has the lowest number.
 fn rank(code: &str) -> usize {
     let worst = WORST.iter().position(|known| *known == code);
     let least = LEAST.iter().rev().position(|known| *known == code);
@@ -37,7 +38,7 @@ fn rank(code: &str) -> usize {
     }
 }
 
-/// The findings with the worst first, as they are shown.
+/// Sorts the findings with the worst first, for display.
 pub(super) fn worst_first(findings: impl IntoIterator<Item = Finding>) -> Vec<Finding> {
     let mut findings: Vec<_> = findings
         .into_iter()
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_loses_messages_is_first() {
+    fn finding_that_loses_messages_is_first() {
         let findings = ["clients", "slow", "new_code", "replica", "eviction"].map(|code| Finding {
             code: code.to_owned(),
             subject: String::new(),

@@ -1,4 +1,4 @@
-//! The frame of a page: head, navigation, caller, preferences, what is wrong.
+//! The frame around each page: head, navigation, caller, preferences, problems of the server.
 
 use axum::http::HeaderMap;
 use axum::http::header::COOKIE;
@@ -9,7 +9,7 @@ use crate::edge::auth::{Principal, Right, Via};
 use crate::wire::about::Finding;
 use crate::work::App;
 
-/// Where in the navigation a page is.
+/// The entry of the navigation that a page belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Here {
     Queues,
@@ -52,7 +52,7 @@ impl Caller {
     }
 }
 
-/// What a browser keeps in cookies.
+/// The preferences that the browser keeps in cookies.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Preferences {
     zone: Option<String>,
@@ -61,7 +61,7 @@ pub(super) struct Preferences {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Theme {
-    /// As the system is.
+    /// Follows the setting of the operating system.
     #[default]
     System,
     Light,
@@ -87,7 +87,7 @@ impl Theme {
 }
 
 impl Preferences {
-    /// As the cookies say. What cannot be read is as if it were absent.
+    /// Reads the cookies. A cookie that cannot be read counts as absent.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let cookies = headers.get_all(COOKIE).iter();
         let pairs: Vec<_> = cookies
@@ -110,26 +110,26 @@ impl Preferences {
     }
 }
 
-/// The data of `base.html`.
+/// The data of the template `base.html`.
 pub(super) struct Frame {
     pub(super) title: String,
     pub(super) here: Here,
-    /// What stands before each address.
+    /// The base path that stands before each address.
     pub(super) base: String,
-    /// This page, below the base.
+    /// The address of this page, below the base path.
     pub(super) address: String,
     pub(super) theme: &'static str,
     pub(super) zone: String,
     pub(super) now_ms: u64,
     pub(super) caller: Option<Caller>,
-    /// The queue's name, and its segment of an address.
+    /// The queue's name, as text and as a path segment.
     pub(super) queue: Option<(String, String)>,
-    /// Why the numbers may be old.
+    /// Why the numbers on the page may be old.
     pub(super) redis: Option<String>,
-    /// The worst of what is wrong with the server, and how many findings more there are.
+    /// The worst findings about the server, and the number of further findings.
     pub(super) findings: Vec<Finding>,
     pub(super) more_findings: usize,
-    /// What was done just now.
+    /// The sentence about the change that led to this page.
     pub(super) done: Option<&'static str>,
     pub(super) style: &'static str,
     pub(super) script: &'static str,
@@ -181,7 +181,7 @@ impl Frame {
         self
     }
 
-    /// The findings with the worst first. The page of the server has them all.
+    /// Keeps the worst findings for the frame, the worst first. The server page shows all of them.
     pub(super) fn with_findings(mut self, findings: &[Finding]) -> Self {
         if self.here != Here::Server {
             let shown = findings.len().min(MAX_FINDINGS);
@@ -191,13 +191,13 @@ impl Frame {
         self
     }
 
-    /// The zones that the form of the preferences suggests.
+    /// The time zones that the preferences form suggests.
     pub(super) fn zones(&self) -> &'static [&'static str] {
         &ZONES
     }
 
-    /// Says what the form before this page has done. Only known words have a sentence: the word is
-    /// in the address, which anybody can write.
+    /// Shows a sentence about the form that led to this page. Only the words in `DONE` have a
+    /// sentence: the word comes from the address, which anybody can write.
     pub(super) fn did(mut self, word: Option<&str>) -> Self {
         let sentence = word.and_then(|word| DONE.iter().find(|(known, _)| *known == word));
         self.done = sentence.map(|(_, sentence)| *sentence);
@@ -209,7 +209,7 @@ impl Frame {
     }
 }
 
-/// How many findings the frame shows.
+/// The most findings that the frame shows.
 const MAX_FINDINGS: usize = 3;
 
 /// Common time zones, from west to east.
@@ -298,7 +298,7 @@ const DONE: &[(&str, &str)] = &[
     ),
 ];
 
-/// The name as a segment of an address.
+/// The name, encoded as a path segment.
 pub(super) fn segment(name: &str) -> String {
     dueq_input::id_path(name.as_bytes())
 }

@@ -1,9 +1,9 @@
-//! The dashboard: pages for people, made on the server.
+//! The dashboard: HTML pages that the server renders.
 //!
-//! It is a client of `/v1`: a page reads and acts by the same calls as everybody else, in this
-//! process ([`api::Api`]). So the same guard, limits and audit log apply, and a page can say which
-//! call it stands for. Only [`views`] knows pages, only [`show`] and [`chart`] know how values look.
-//! A problem becomes a page in one layer, [`problems::shown`].
+//! The dashboard is a client of `/v1`: a page reads and acts by the same calls as every other
+//! client, inside this process ([`api::Api`]). So the same guard, limits and audit log apply, and a
+//! page can show the call behind it. Only [`views`] knows pages; only [`show`] and [`chart`] format
+//! values. One layer, [`problems::shown`], turns problem documents into pages.
 
 mod api;
 mod assets;
@@ -29,12 +29,13 @@ use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Pr
 use crate::edge::problem::MEDIA_TYPE;
 use crate::work::Shared;
 
-/// What a page may load: its own style sheet, script and data. A script can make no markup of text.
+/// The content security policy: a page loads only its own style sheet, script and data. A script
+/// cannot turn text into markup.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// The pages that need a caller. `api` has the routes of `/v1` behind their guards.
+/// The pages that need a known caller. `api` has the routes of `/v1` behind their guards.
 pub(crate) fn routes(api: Router) -> Router<Shared> {
     let pages = views::routes()
         .layer(Extension(api::Routes(api)))
@@ -42,13 +43,13 @@ pub(crate) fn routes(api: Router) -> Router<Shared> {
     hardened(pages)
 }
 
-/// The pages that need none: login, style sheet and script.
+/// The pages and files that need no known caller: login, style sheet and script.
 pub(crate) fn open() -> Router<Shared> {
     hardened(views::open()).merge(assets::routes())
 }
 
 fn hardened(pages: Router<Shared>) -> Router<Shared> {
-    // Problems are read and made into pages by an outer layer.
+    // Problem documents are not compressed: an outer layer must read them to make pages.
     let is_no_problem = NotForContentType::const_new(MEDIA_TYPE);
     let compressed = DefaultPredicate::new().and(is_no_problem);
     pages
@@ -56,7 +57,7 @@ fn hardened(pages: Router<Shared>) -> Router<Shared> {
         .layer(CompressionLayer::new().compress_when(compressed))
 }
 
-/// The headers of a page.
+/// Adds the headers that every page has.
 async fn with_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in [

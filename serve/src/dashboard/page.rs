@@ -1,5 +1,5 @@
-//! What every page needs of its request: the caller, the base path, the zone, the parameters,
-//! the fields of a form.
+//! What every page reads from its request: the caller, the base path, the zone, the parameters, the
+//! fields of a form.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,27 +23,27 @@ use crate::work::Shared;
 
 /// A request for a page.
 pub(super) struct Page {
-    /// Calls `/v1` as the caller.
+    /// Calls `/v1` on behalf of the page's caller.
     pub(super) api: Api,
-    /// The messages that were cancelled lately.
+    /// The recently cancelled messages.
     pub(super) undo: Arc<Undo>,
     /// The path that stands before all addresses: empty, or `/ops/dueq`.
     pub(super) base: String,
-    /// The queue in the path.
+    /// The queue that the path names.
     pub(super) queue: Option<QueueName>,
-    /// Shows times.
+    /// Formats times.
     pub(super) clock: Clock,
-    /// Path and parameters, below the base.
+    /// Path and parameters, below the base path.
     address: String,
     params: Vec<(String, String)>,
     preferences: Preferences,
     caller: Caller,
     redis: Option<String>,
-    /// What is wrong with the server.
+    /// The doctor's findings about the server.
     findings: Vec<Finding>,
 }
 
-/// How long a page waits for the examination of the server.
+/// The longest time that a page waits for the doctor's findings about the server.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 impl FromRequestParts<Shared> for Page {
@@ -94,20 +94,21 @@ impl FromRequestParts<Shared> for Page {
     }
 }
 
-/// The path before the routes: of `--public-url`, or where another service mounts the router.
+/// The path before the routes: that of `--public-url`, or the prefix under which another service
+/// mounts the router.
 pub(super) fn base(parts: &Parts) -> String {
     let whole = parts.extensions.get::<OriginalUri>();
     let whole = whole.map_or_else(|| parts.uri.path(), |uri| uri.0.path());
-    // The mounted path without a slash is `/` here.
+    // The mounted path without a trailing slash arrives here as `/`.
     let alone = (parts.uri.path() == "/").then_some(whole);
     let base = whole.strip_suffix(parts.uri.path()).or(alone);
     base.unwrap_or_default().to_owned()
 }
 
-/// After how long without an answer of Redis a page says so.
+/// If Redis has not answered for longer than this, pages say so.
 const STALE_MS: u128 = 10_000;
 
-/// Why the numbers may be old, if they may.
+/// Why the numbers may be old; `None` if they are current.
 fn redis(app: &Shared) -> Option<String> {
     let snapshot = app.poller.snapshot();
     let age = snapshot.age().map(|age| age.as_millis());
@@ -117,7 +118,7 @@ fn redis(app: &Shared) -> Option<String> {
         (Some(failure), Some(_)) => Some(format!(
             "Redis does not answer; counts are {seconds} s old: {failure}"
         )),
-        // After a pause the counts are old until the poller has asked again.
+        // After a pause the counts are old until the poller has asked every queue again.
         (None, Some(age)) if age > STALE_MS && !snapshot.is_catching_up() => {
             Some(format!("The counts are {seconds} s old"))
         }
@@ -161,7 +162,7 @@ impl Page {
     }
 }
 
-/// The most bytes of a form: a thousand ids of the longest kind fit.
+/// The most bytes of a form: a thousand ids of the greatest length fit.
 const MAX_BYTES: usize = 512 << 10;
 
 /// A form as browsers send it: `application/x-www-form-urlencoded`, of at most `MAX` bytes.

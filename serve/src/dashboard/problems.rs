@@ -1,4 +1,4 @@
-//! Problems as pages: for browsers, outside of `/v1`.
+//! Turns problem documents into pages, for browsers and outside of `/v1`.
 
 use askama::Template;
 use axum::body::{Body, to_bytes};
@@ -27,11 +27,12 @@ struct ProblemPage {
     status: u16,
     detail: String,
     code: String,
-    /// Whether the request changed something, if it was to.
+    /// Whether a request to change something took effect.
     applied: Option<&'static str>,
 }
 
-/// Answers a browser with a page where others get a problem document, and leads it to the login.
+/// Where other clients get a problem document, answers a browser with a page; without a login it
+/// redirects to the login page.
 pub(crate) async fn shown(State(app): State<Shared>, request: Request, next: Next) -> Response {
     let accept = request.headers().get(ACCEPT);
     let wants_page = accept.is_some_and(|accept| contains(accept, "text/html"));
@@ -75,11 +76,11 @@ pub(crate) async fn shown(State(app): State<Shared>, request: Request, next: Nex
     } else {
         show::text(&text("detail"))
     };
-    // The caller is known, unless the request was refused before.
+    // The caller is unknown here if an earlier layer refused the request.
     let principal = head.extensions.get::<Principal>();
     let caller = principal.map(|principal| Caller::new(principal, &app));
     let page = ProblemPage {
-        // The page links to its own address, and `//evil.com` would be another host.
+        // The page links to its own address; `//evil.com` would lead to another host.
         frame: Frame::new(
             title,
             Here::Nowhere,

@@ -1,6 +1,6 @@
-//! Cancelled messages, which can be pushed again for a while.
+//! Keeps cancelled messages for 10 s, so that an undo can push them again.
 //!
-//! They are in the memory of this instance only. Redis is never asked to keep them.
+//! They are in the memory of this instance only. Redis does not keep them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,12 +15,13 @@ use crate::edge::body::Bodies;
 use crate::edge::problem::{Code, Problem};
 use crate::edge::shown::moment;
 
-/// How long a cancelled message is kept: the queue knows for 12 s that nothing else happened to its id.
+/// How long a cancelled message is kept. It is less than the 12 s for which the queue remembers the
+/// cancel, and so refuses an undo after another change of the id.
 const KEPT: Duration = Duration::from_secs(10);
-/// How many bytes of payloads are kept, and how many messages.
+/// The most bytes of all kept payloads, and the most kept messages.
 const MAX_BYTES: usize = 16 << 20;
 const MAX_MESSAGES: usize = 1_000;
-/// How often a message is read again that changes while it is read.
+/// How many reads of a message are made at most, if it changes between two reads.
 const MAX_READS: usize = 3;
 
 /// The cancelled messages of this instance, the oldest first.
@@ -31,7 +32,8 @@ struct Entry {
     queue: String,
     id: Vec<u8>,
     until: Instant,
-    /// The name of who cancelled it, and the time by which an undo names that cancel.
+    /// The name of the caller who cancelled the message, and `undo_ms`, which identifies that
+    /// cancel in an undo.
     by: String,
     undo_ms: u64,
     message: Arc<Cancelled>,
@@ -40,13 +42,13 @@ struct Entry {
 /// A message as it was before its cancel.
 #[derive(Debug, PartialEq)]
 pub(in crate::dashboard) struct Cancelled {
-    /// As `/v1` shows it, without the payload and the error.
+    /// The message as JSON of `/v1`, without the payload and the error.
     fields: Value,
     payload: Vec<u8>,
 }
 
 impl Undo {
-    /// Keeps a message for 10 s. Older ones go if it needs their room.
+    /// Keeps a message for 10 s. The oldest ones are dropped if there is no room.
     pub(in crate::dashboard) fn keep(
         &self,
         (queue, id): (&str, &[u8]),
@@ -71,7 +73,7 @@ impl Undo {
         }
     }
 
-    /// Whether this caller has cancelled the message here.
+    /// Whether this caller has cancelled the message on this instance.
     pub(in crate::dashboard) fn is_by(
         &self,
         queue: &str,
@@ -84,7 +86,8 @@ impl Undo {
         kept.any(|entry| entry.is_of(queue, id) && entry.by == by)
     }
 
-    /// The message, the time by which an undo names its cancel, and for how long it is still kept.
+    /// The kept message, the `undo_ms` that identifies its cancel, and the time for which it is
+    /// still kept.
     pub(in crate::dashboard) fn get(
         &self,
         queue: &str,
@@ -96,7 +99,7 @@ impl Undo {
         Some((Arc::clone(&entry.message), entry.undo_ms, entry.until - now))
     }
 
-    /// The entries whose time is not over.
+    /// Drops the expired entries, and returns the rest.
     fn fresh(&self, now: Instant) -> MutexGuard<'_, VecDeque<Entry>> {
         let mut entries = self.locked();
         entries.retain(|entry| entry.until > now);
@@ -119,8 +122,8 @@ impl Entry {
 }
 
 impl Cancelled {
-    /// Reads the message at this address with its whole payload, also for callers to whom it is not
-    /// shown.
+    /// Reads the message at this address with its whole payload, even if the caller may not read
+    /// payloads.
     pub(in crate::dashboard) async fn read(
         api: &Api,
         bodies: &Bodies,
@@ -132,7 +135,7 @@ impl Cancelled {
         let mut shown = fields_of().await?;
         for _ in 0..MAX_READS {
             let payload = if shown["payload_truncated"] == true {
-                // The payload, and its copy.
+                // Memory for the payload and a copy of it.
                 let length = shown["payload_bytes"].as_u64().unwrap_or_default();
                 let wanted = usize::try_from(length.saturating_mul(2)).unwrap_or(usize::MAX);
                 memory.grow(wanted.saturating_sub(memory.bytes()))?;
@@ -152,7 +155,7 @@ impl Cancelled {
 
     fn new(mut fields: Value, payload: Vec<u8>) -> Self {
         if let Some(fields) = fields.as_object_mut() {
-            // The error may be long, and a push cannot bring it back.
+            // The error may be long, and a push cannot restore it.
             for name in ["payload", "payload_base64", "error"] {
                 fields.remove(name);
             }
@@ -160,7 +163,7 @@ impl Cancelled {
         Self { fields, payload }
     }
 
-    /// The body of the push that stores it again.
+    /// The body of the push that restores the message.
     pub(in crate::dashboard) fn body(&self, undo_ms: u64) -> Value {
         let number = |name: &str| self.fields[name].as_u64();
         let payload = STANDARD.encode(&self.payload);
@@ -198,7 +201,7 @@ impl Cancelled {
         self.fields["due_ms"].as_u64()
     }
 
-    /// What the push does not bring back of this message.
+    /// The properties of the message that the push does not restore.
     pub(in crate::dashboard) fn losses(&self) -> Vec<&'static str> {
         let number = |name: &str| self.fields[name].as_u64().unwrap_or_default();
         let id = self.fields["id"].as_str().unwrap_or_default();
@@ -255,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_kept_for_a_time_within_a_budget() {
+    fn undo_keeps_messages_for_10_s_and_within_16_mib() {
         let (undo, begin) = (Undo::default(), Instant::now());
         let keep = |queue, id: &[u8], bytes, now| {
             undo.keep((queue, id), ("ann", 7), message(bytes), now);
@@ -266,7 +269,7 @@ mod tests {
         let (kept, _, left) = get("a", b"1", begin).expect("it is kept");
         assert_eq!((kept.payload.len(), left), (10 << 20, KEPT));
         assert!(get("a", b"2", begin).is_none());
-        // The second one of the same id replaces the first.
+        // The second message with the id replaces the first one.
         let later = begin + Duration::from_secs(7);
         keep("b", b"1", 7, later);
         assert_eq!(get("b", b"1", later).expect("kept").0.payload.len(), 7);
@@ -275,7 +278,7 @@ mod tests {
         for (by, is_by) in [("bob", false), ("ann", true)] {
             assert_eq!(undo.is_by("b", b"1", by, later), is_by, "{by}");
         }
-        // The largest payload needs all the room.
+        // A payload of the largest size leaves no room for others.
         keep("c", b"1", MAX_BYTES, later);
         assert!(get("b", b"1", later).is_none() && get("c", b"1", later).is_some());
         for id in 0..=MAX_MESSAGES {
@@ -302,7 +305,7 @@ mod tests {
         });
         assert_eq!(cancelled.body(5), expected);
         assert_eq!(cancelled.losses().len(), 4);
-        // A retry has fixed the expiry.
+        // After a retry the expiry is a fixed time.
         let mut fixed = cancelled;
         fixed.fields["expires_at_ms"] = 8_000.into();
         assert_eq!(fixed.body(5)["expires_at"], "1970-01-01T00:00:08Z");

@@ -8,7 +8,7 @@ use crate::edge::Error;
 use crate::edge::auth::{Access, NamePattern, PublicUrl, TrustedProxy};
 use crate::edge::tls::TlsFiles;
 
-/// How the queue is served. `Config::default()` is for people on this machine.
+/// How the queues are served over HTTP. `Config::default()` is for people on this machine.
 ///
 /// ```
 /// use dueq_serve::{Access, Config};
@@ -21,33 +21,34 @@ use crate::edge::tls::TlsFiles;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Who has access, besides the users that `proxy` names.
+    /// Who has access, in addition to the users that `proxy` names.
     pub access: Access,
     /// A proxy whose headers name the user.
     pub proxy: Option<TrustedProxy>,
-    /// The URL that callers use, if it is not the address of the server. Its path is the prefix of
-    /// all paths of a server of its own; a router is mounted under its prefix by its service.
+    /// The URL by which callers reach the server, if it is not the listening address. A
+    /// [`Server`](crate::Server) serves all paths below the URL's path; a router is mounted there
+    /// by its service.
     pub public_url: Option<PublicUrl>,
-    /// Whether only reads are answered.
+    /// Whether the server refuses all changes.
     pub is_read_only: bool,
-    /// The queues that are served; none for all.
+    /// The queues that are served; empty for all.
     pub queues: Vec<NamePattern>,
-    /// The file of the audit log; standard error without one.
+    /// The file of the audit log; `None` for standard error.
     pub audit_log: Option<PathBuf>,
-    /// The key that signs sessions and claims, in base64, unless it is in the tokens file. All
-    /// instances need the same.
+    /// The file with the key that signs sessions and claims, in base64, unless the tokens file has
+    /// the key. All instances need the same key.
     pub signing_key: Option<PathBuf>,
-    /// How many requests each caller may send a second.
+    /// The most requests of each caller per second; `None` without a limit.
     pub rate_limit: Option<u32>,
-    /// How many bytes of bodies, deliveries and long payloads are in memory at most, as they are
-    /// sent: what is decoded from a JSON body comes on top.
+    /// The most bytes of request bodies, deliveries and long payloads in memory, counted as they
+    /// are on the wire. Values decoded from a JSON body come on top.
     pub max_body_bytes: usize,
-    /// The address of a server of its own.
+    /// The address on which a [`Server`](crate::Server) listens.
     pub listen: SocketAddr,
-    /// The certificate of a server of its own; plain HTTP without one.
+    /// The certificate of a [`Server`](crate::Server); `None` for plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// How many connections a server of its own has at most. A new one takes the place of one that has
-    /// no request, or waits.
+    /// The most connections of a [`Server`](crate::Server). Beyond that, a new connection replaces
+    /// one that has no request, or waits.
     pub max_connections: usize,
 }
 
@@ -71,8 +72,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Refuses a configuration with which a server of its own would let anybody in, or cannot start.
-    /// [`Server::bind`](crate::Server::bind) does the same.
+    /// Refuses a configuration with which a [`Server`](crate::Server) would give everybody access,
+    /// or could not start. [`Server::bind`](crate::Server::bind) makes this check too.
     ///
     /// # Errors
     /// [`Error::Config`], which says what is missing.
@@ -98,7 +99,8 @@ impl Config {
         Ok(())
     }
 
-    /// What an operator of a server of its own should know at its start, and is no error.
+    /// Risks of the configuration that an operator should know when a [`Server`](crate::Server)
+    /// starts.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.access == Access::Loopback && self.proxy.is_none() {
@@ -129,8 +131,8 @@ impl Config {
     }
 }
 
-/// Says that too many users of the machine may read or change a file with a secret. Its group may
-/// read it: so a group gets access on purpose, and Kubernetes gives it by `fsGroup`.
+/// A warning if other users of the machine may read or change a file with a secret. Its group may
+/// read it: an administrator gives a group access on purpose, and Kubernetes does by `fsGroup`.
 fn exposed(path: &PathBuf) -> Option<String> {
     let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
     (mode & 0o027 != 0).then(|| {
@@ -147,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_risk_at_the_start_is_one_warning() {
+    fn each_risk_of_the_configuration_is_one_warning() {
         let folder = std::env::temp_dir().join(format!("dueq-warnings-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let tokens = folder.join("tokens.toml");

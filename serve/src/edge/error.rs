@@ -1,4 +1,4 @@
-//! Why a server does not start.
+//! Errors at the start of a server.
 
 use std::{fmt, io};
 
@@ -8,9 +8,9 @@ use std::{fmt, io};
 pub enum Error {
     /// The configuration is wrong or incomplete. The text says what is missing.
     Config(String),
-    /// The machine refused something: an address, a file.
+    /// The operating system refused an address or a file.
     Io {
-        /// What was refused.
+        /// The address or file that was refused.
         what: String,
         /// The error of the operating system.
         source: io::Error,

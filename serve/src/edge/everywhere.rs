@@ -1,5 +1,5 @@
-//! The last layer: whatever fails is answered by a problem document, also what axum answers itself
-//! and a handler that panics.
+//! The last layer: turns every failure into a problem document, including responses of axum itself
+//! and panics of handlers.
 
 use std::any::Any;
 
@@ -16,10 +16,10 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::edge::problem::{Code, MEDIA_TYPE, Problem};
 use crate::edge::shown::quoted;
 
-/// How much of a text of axum's is read. Its texts are shorter.
+/// The most bytes that are read of an error text of axum. Its texts are shorter.
 const MAX_TEXT_BYTES: usize = 4_096;
 
-/// The router, whose failures are problem documents.
+/// Wraps the router, so that all its failures are problem documents.
 pub(crate) fn everywhere<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
     router
         .layer(CatchPanicLayer::custom(panicked))
@@ -33,7 +33,7 @@ fn panicked(panic: Box<dyn Any + Send>) -> Response {
     problem.into_response()
 }
 
-/// Turns an error into a problem document.
+/// Turns an error response without a problem document into one.
 async fn documented(request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     let response = next.run(request).await;
@@ -58,7 +58,7 @@ fn is_problem(headers: &HeaderMap) -> bool {
         .is_some_and(|value| value.as_bytes() == MEDIA_TYPE.as_bytes())
 }
 
-/// Whether it is a page of the dashboard: axum itself answers no HTML.
+/// Whether the response is a dashboard page: axum itself never answers with HTML.
 fn is_page(headers: &HeaderMap) -> bool {
     let media = headers.get(CONTENT_TYPE);
     media.is_some_and(|value| value.as_bytes().starts_with(b"text/html"))
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn handler_that_panics_is_answered_by_a_problem() {
+    async fn panic_of_a_handler_becomes_a_problem_document() {
         async fn broken() -> &'static str {
             panic!("on purpose")
         }

@@ -1,15 +1,15 @@
-//! What the server counts about itself: connections, streams, claims; requests by route, method and
-//! class of status, and problems by code.
+//! The server's own counts: connections, streams, claims; requests by route, method and class of
+//! status; problems by code.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// A number of things that exist now.
+/// Counts things that exist at present, such as open connections.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Gauge(Arc<AtomicU64>);
 
-/// One of these things, until it is dropped.
+/// Counts as one of these things until it is dropped.
 #[derive(Debug)]
 pub(crate) struct One(Gauge);
 
@@ -30,7 +30,7 @@ impl Drop for One {
     }
 }
 
-/// What the server counts about itself.
+/// The server's own counts.
 #[derive(Debug, Default)]
 pub(crate) struct Meters {
     pub(crate) requests: Requests,
@@ -39,13 +39,13 @@ pub(crate) struct Meters {
     pub(crate) claims: Gauge,
 }
 
-/// The classes of statuses: 1xx to 5xx.
+/// The number of classes of status codes: 1xx to 5xx.
 const CLASSES: usize = 5;
 
-/// The counts.
+/// Counts requests and problems.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// By route and method. The routes are those of the router, so there are not many.
+    /// Requests by route and method. The routes are the router's patterns, so there are few.
     routes: RwLock<BTreeMap<(String, &'static str), [AtomicU64; CLASSES]>>,
     problems: RwLock<BTreeMap<&'static str, AtomicU64>>,
 }

@@ -1,5 +1,5 @@
-//! The edge: connections, who the caller is and what they may do, bodies, problems, the audit log. It
-//! knows no route.
+//! The edge of the server: connections, identity and rights of callers, bodies, problems, the audit
+//! log. It knows no route.
 
 pub(crate) mod accept;
 pub(crate) mod audit;
@@ -29,14 +29,14 @@ use crate::edge::auth::{FailedLogins, Gate, Hosts, NamePattern, RateLimit, signi
 use crate::edge::body::Bodies;
 use crate::edge::config::Config;
 
-/// What each request passes, whatever its route.
+/// The state that every request uses, on any route.
 pub(crate) struct Edge {
     pub(crate) hosts: Hosts,
     pub(crate) gate: Gate,
     pub(crate) rate_limit: RateLimit,
     pub(crate) failed_logins: FailedLogins,
     pub(crate) audit: Audit,
-    /// The actions of operators: they go on when their caller disconnects.
+    /// The running actions of operators. An action goes on when its caller disconnects.
     pub(crate) actions: TaskTracker,
     pub(crate) bodies: Bodies,
     pub(crate) life: Life,
@@ -63,12 +63,12 @@ impl Edge {
         })
     }
 
-    /// The patterns of the served queues; none for all.
+    /// The patterns of the queues that the server serves; empty for all.
     pub(crate) fn served(&self) -> &[NamePattern] {
         &self.queues
     }
 
-    /// Whether the server serves this queue.
+    /// Whether the server serves a queue of this name.
     pub(crate) fn serves(&self, queue: &str) -> bool {
         self.queues.is_empty() || self.queues.iter().any(|pattern| pattern.matches(queue))
     }
@@ -80,7 +80,7 @@ fn read_key(path: &Path) -> Result<[u8; 32], Error> {
     signing_key(&text).map_err(|error| Error::Config(format!("{}: {error}", path.display())))
 }
 
-/// The phases of a server: it runs, then it finishes its requests.
+/// The phases of a server: it runs; then it only finishes requests; then it ends.
 #[derive(Debug, Default)]
 pub(crate) struct Life {
     is_stopping: AtomicBool,
@@ -92,13 +92,13 @@ impl Life {
         self.is_stopping.load(Ordering::Acquire)
     }
 
-    /// Turns the server not ready, and then ends what waits for the stop.
+    /// Makes the server answer "not ready", and then ends everything that waits for the stop.
     pub(crate) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Release);
         self.stopping.cancel();
     }
 
-    /// Cancelled at the stop: a long poll ends empty then.
+    /// Cancelled at the stop: a long poll then ends without a result.
     pub(crate) fn stopping(&self) -> &CancellationToken {
         &self.stopping
     }

@@ -1,5 +1,5 @@
-//! Names in paths: percent-encoded, or `~` and base64url of their bytes. Some proxies decode `%2F`,
-//! so an id with a slash needs the second spelling.
+//! Decodes names in paths. A name is percent-encoded, or is `~` and base64url. Some proxies decode
+//! `%2F`, so an id with a slash needs the second encoding.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -36,7 +36,7 @@ impl<S: Sync> FromRequestParts<S> for QueueName {
     }
 }
 
-/// The id of the message in the path.
+/// The message id in the path.
 #[derive(Debug, Clone)]
 pub(crate) struct MessageId(Vec<u8>);
 
@@ -45,7 +45,7 @@ impl MessageId {
         &self.0
     }
 
-    /// The id as problems name it.
+    /// The id, quoted for the text of a problem.
     pub(crate) fn quoted(&self) -> String {
         quoted(&String::from_utf8_lossy(&self.0))
     }
@@ -83,7 +83,7 @@ impl<S: Sync> FromRequestParts<S> for ScheduleName {
         let name = dueq_input::path_id(raw).map_err(|error| wrong(error.to_string()))?;
         let name = String::from_utf8(name)
             .map_err(|_| wrong(format!("schedule {}: the name is not UTF-8", quoted(raw))))?;
-        // The library knows which names are valid: any schedule of a valid name is accepted.
+        // The library decides which names are valid: a schedule with a valid name is accepted.
         let hourly = Schedule::every(Duration::from_secs(3_600)).name(&name);
         let checked = hourly.check(UNIX_EPOCH);
         checked.map_err(|error| wrong(error.to_string()))?;
@@ -91,7 +91,7 @@ impl<S: Sync> FromRequestParts<S> for ScheduleName {
     }
 }
 
-/// The queue in the path of a request, if its route has one.
+/// The queue in the path of a request; `None` if the route has no queue.
 pub(crate) fn queue_in(parts: &Parts) -> Result<Option<QueueName>, Problem> {
     let Some(raw) = segment(parts, "{queue}") else {
         return Ok(None);
@@ -100,12 +100,12 @@ pub(crate) fn queue_in(parts: &Parts) -> Result<Option<QueueName>, Problem> {
     let bytes = decode(raw)?;
     let name = String::from_utf8(bytes)
         .map_err(|_| wrong(format!("queue {}: the name is not UTF-8", quoted(raw))))?;
-    // The library knows which names are valid.
+    // The library decides which names are valid.
     dueq::admin::queue_keys(&name).map_err(|error| wrong(error.to_string()))?;
     Ok(Some(QueueName(name.into())))
 }
 
-/// The name of a queue in a list of names: as it is, or `~` and base64url.
+/// A queue name in a list of names: plain, or `~` and base64url.
 pub(crate) fn queue_named(spelled: &str) -> Result<String, Problem> {
     let wrong = |reason: String| Problem::new(Code::InvalidInput, reason);
     let name = match spelled.starts_with('~') {
@@ -120,8 +120,8 @@ pub(crate) fn queue_named(spelled: &str) -> Result<String, Problem> {
     Ok(name)
 }
 
-/// The segment of the path at a placeholder of the route, as it was sent. The path and the route
-/// are compared from their ends: a router that is mounted sees the path without its prefix.
+/// The path segment at a placeholder of the route, undecoded. Path and route are compared from
+/// their ends, because a mounted router sees the path without its prefix.
 pub(crate) fn segment<'a>(parts: &'a Parts, placeholder: &str) -> Option<&'a str> {
     let route = parts.extensions.get::<MatchedPath>()?.as_str();
     let mut segments = parts.uri.path().rsplit('/');
@@ -134,7 +134,7 @@ pub(crate) fn segment<'a>(parts: &'a Parts, placeholder: &str) -> Option<&'a str
     None
 }
 
-/// The bytes of a segment.
+/// Decodes a path segment.
 pub(crate) fn decode(raw: &str) -> Result<Vec<u8>, Problem> {
     let wrong = |reason: &str| {
         let detail = format!(
@@ -162,7 +162,7 @@ pub(crate) fn decode(raw: &str) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
-/// The id as it was pushed: `~` is before base64url.
+/// Decodes an id: plain, or `~` and base64url.
 pub(crate) fn read_id(spelled: &str) -> Result<Vec<u8>, Problem> {
     let wrong = |reason: &str| Err(Problem::new(Code::InvalidInput, format!("id: {reason}")));
     let id = match spelled.strip_prefix('~') {
@@ -179,7 +179,7 @@ pub(crate) fn read_id(spelled: &str) -> Result<Vec<u8>, Problem> {
     Ok(id)
 }
 
-/// A moment in a parameter.
+/// Parses an instant in a parameter.
 pub(crate) fn moment(field: &str, text: &str) -> Result<SystemTime, Problem> {
     let moment = dueq_input::moment(text, None, Timestamp::now(), Wording::Fields);
     moment.map_err(|error| {
@@ -191,7 +191,7 @@ pub(crate) fn moment(field: &str, text: &str) -> Result<SystemTime, Problem> {
     })
 }
 
-/// The parameters of a request. What `T` does not know is refused if `T` denies unknown fields.
+/// The parameters of a request. An unknown one is refused if `T` denies unknown fields.
 #[derive(Debug)]
 pub(crate) struct Query<T>(pub(crate) T);
 
@@ -204,7 +204,7 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
 }
 
 impl<T: DeserializeOwned> Query<T> {
-    /// The parameters of this URI.
+    /// Parses the parameters of this URI.
     pub(crate) fn read(uri: &Uri) -> Result<Self, Problem> {
         let read = axum::extract::Query::try_from_uri(uri);
         read.map(|axum::extract::Query(value)| Self(value))
@@ -213,7 +213,7 @@ impl<T: DeserializeOwned> Query<T> {
                 let reason = error
                     .source()
                     .map_or_else(|| error.to_string(), ToString::to_string);
-                // The name of the parameter is before the reason, if its value is wrong.
+                // If a value is wrong, the parser puts the parameter's name before the reason.
                 let detail = match reason.split_once(": ") {
                     Some((name, reason)) if !name.contains(' ') => {
                         format!("{name}: {}", dueq_input::in_plain_words(reason))
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_spellings_give_the_same_bytes() {
+    fn both_encodings_decode_to_the_same_bytes() {
         for (raw, expected) in [
             ("orders", Some(&b"orders"[..])),
             ("a%2Fb", Some(b"a/b")),

@@ -1,4 +1,4 @@
-//! TLS of a server of its own.
+//! The TLS certificate of a [`Server`](crate::Server).
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,27 +12,27 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::edge::Error;
 use crate::edge::auth::{Stamp, stamp};
 
-/// The files of a server's certificate.
+/// The files of the certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate and those of its issuers (PEM).
+    /// The certificate, followed by those of its issuers (PEM).
     pub certificate: PathBuf,
     /// The key of the certificate (PEM).
     pub key: PathBuf,
 }
 
-/// The certificate of new connections: read again when its files have changed.
+/// The certificate for new connections. Its files are read again when they have changed.
 pub(crate) struct Tls {
     files: TlsFiles,
     state: Mutex<State>,
 }
 
 struct State {
-    /// Of the files, before they were read.
+    /// The stamps of the two files, taken before the files were read.
     stamps: [Option<Stamp>; 2],
-    /// The last good one.
+    /// The configuration with the last certificate that could be read.
     config: Arc<ServerConfig>,
-    /// Why the files cannot be used now: one of them may be half-written, or still the old one.
+    /// Why the files cannot be used now: one may be half-written, or the two may not match yet.
     failure: Option<String>,
 }
 
@@ -50,12 +50,13 @@ impl Tls {
         })
     }
 
-    /// Reads the files again, changed or not. If that fails, the old certificate stays.
+    /// Reads the files again, even if they seem unchanged. If that fails, the old certificate stays
+    /// in use.
     pub(crate) fn reload(&self) {
         self.look(true);
     }
 
-    /// For a new connection.
+    /// The acceptor for a new connection.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(self.look(false))
     }
@@ -93,7 +94,7 @@ fn read(files: &TlsFiles) -> Result<ServerConfig, String> {
         .and_then(Iterator::collect)
         .map_err(|error| unread(certificate, &error))?;
     let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unread(key, &error))?;
-    // Its own provider: the process may have another one, or none.
+    // Use a crypto provider of our own: the process may have installed another one, or none.
     let provider = Arc::new(ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -1,4 +1,4 @@
-//! Checks of the readers of the routes.
+//! Passes a query string to the readers of parameters of all routes, for a check.
 
 use axum::http::Uri;
 
@@ -8,7 +8,7 @@ pub use crate::routes::messages::checks::{http_cursor, http_lines};
 pub use crate::routes::settlements::checks::{http_extensions, http_settlements};
 use crate::routes::{messages, queues, search};
 
-/// The refusals of the parameters by all readers of them.
+/// The problems that all readers of parameters have with this query string.
 pub(crate) fn read_parameters(uri: &Uri) -> Vec<Problem> {
     let read = [
         messages::checks::list(uri),

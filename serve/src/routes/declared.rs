@@ -1,5 +1,5 @@
-//! Refuses what an operation does not declare, and so would ignore: parameters, conditions in headers,
-//! and other codings of a body. Every route of the document has this layer.
+//! Refuses parameters, conditional headers and content encodings that an operation does not
+//! declare, and would otherwise ignore. Every route of the OpenAPI document has this layer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use crate::edge::problem::{Code, Problem};
 use crate::edge::shown::quoted;
 use crate::work::Shared;
 
-/// The headers that say on which condition a call acts.
+/// The headers that make a call conditional.
 const CONDITIONS: [HeaderName; 3] = [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE];
 
-/// What an operation declares.
+/// The parameters and headers that an operation declares.
 struct Declared {
     parameters: Vec<String>,
     headers: Vec<String>,
     has_body: bool,
 }
 
-/// The routes of one path, each behind the layer.
+/// The routes of one path, each behind this layer.
 pub(super) fn declared(
     (schemas, paths, methods): UtoipaMethodRouter<Shared>,
 ) -> UtoipaMethodRouter<Shared> {
@@ -62,7 +62,7 @@ async fn check(
         &Method::HEAD => &Method::GET,
         method => method,
     };
-    // A method that the path lacks is refused further inside.
+    // A method that the path does not have is refused by the router inside.
     let checked = match all.get(method) {
         Some(declared) => declared.check(&request),
         None => Ok(()),
@@ -120,7 +120,7 @@ impl Declared {
     }
 }
 
-/// Refuses a body that is not plain UTF-8.
+/// Refuses a body that is compressed or not in UTF-8.
 fn check_coding(headers: &HeaderMap) -> Result<(), Problem> {
     let refused = |detail| Err(Problem::new(Code::UnsupportedMediaType, detail));
     for value in headers.get_all(CONTENT_ENCODING) {
@@ -147,17 +147,17 @@ fn check_coding(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The tags of a condition.
+/// The entity tags of a conditional header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Tags {
-    /// `*`: whichever there is.
+    /// `*`: any entity tag fits.
     Any,
-    /// One of these; whether each is a strong one.
+    /// The tags; the flag says whether a tag is strong.
     Of(Vec<(String, bool)>),
 }
 
 impl Tags {
-    /// The tags of this header; `None` without it.
+    /// Reads the tags of this header; `None` without the header.
     pub(super) fn read(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Self>, Problem> {
         let wrong = |tag: &str| {
             let detail = format!("{name}: {} is no ETag: write \"...\" or *", quoted(tag));
@@ -183,8 +183,8 @@ impl Tags {
         Ok(headers.contains_key(name).then_some(Self::Of(tags)))
     }
 
-    /// Whether this tag, a strong one, is among them. `If-Match` compares strongly: a weak tag is
-    /// never equal.
+    /// Whether this strong tag is among the tags. `If-Match` compares strongly: a weak tag equals
+    /// no other.
     pub(super) fn has(&self, tag: &str, is_weakly: bool) -> bool {
         match self {
             Self::Any => true,
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn condition_is_a_star_or_tags_which_are_strong_or_weak() {
+    fn conditional_header_is_a_star_or_a_list_of_tags() {
         let read = |values: &[&str]| {
             let mut headers = HeaderMap::new();
             for value in values {

@@ -1,4 +1,4 @@
-//! What is wrong with the server or a queue, and how to repair it.
+//! The doctor's findings about the server or a queue, and how to repair each.
 
 use axum::Json;
 use axum::extract::State;
@@ -45,7 +45,7 @@ async fn examine_queue(
     let queue = app.client.queue(name.as_str())?;
     let (age, checkup) = app.doctor.queue(&queue).await?;
     if checkup.findings.is_empty() && checkup.facts.contains(&("exists", "false".to_owned())) {
-        app.existing(&name).await?; // the problem that it does not
+        app.existing(&name).await?; // the problem that the queue does not exist
     }
     Ok(Json(Examination::new(age, &checkup)))
 }

@@ -1,5 +1,5 @@
-//! Completes the OpenAPI document by what the macros of utoipa cannot say, for every route at once:
-//! the names in paths, rules that concern several fields, and links.
+//! Completes the OpenAPI document for all routes: names in paths, rules over several fields, and
+//! links, which the macros of utoipa cannot express.
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -19,7 +19,7 @@ use crate::work::Shared;
 /// The methods of a path.
 const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
 
-/// The document with all of it.
+/// The completed document.
 pub(super) fn completed(document: &utoipa::openapi::OpenApi) -> Value {
     let mut document = serde_json::to_value(document).unwrap_or_default();
     let links = links(&document["paths"]);
@@ -27,7 +27,7 @@ pub(super) fn completed(document: &utoipa::openapi::OpenApi) -> Value {
         let names: Vec<_> = placeholders(path).filter_map(name_in_path).collect();
         for (method, operation) in fields(item) {
             for parameter in elements(operation, "parameters") {
-                // A header that may be left out is not null.
+                // The macros make an optional header nullable, but a header has no null.
                 if parameter["in"] == "header" {
                     rules::without_null(&mut parameter["schema"]);
                 }
@@ -38,7 +38,7 @@ pub(super) fn completed(document: &utoipa::openapi::OpenApi) -> Value {
             }
             for (status, response) in entries(operation, "responses") {
                 if response["description"].as_str().is_none_or(str::is_empty) {
-                    // OpenAPI wants one, and a 200 has nothing to add to its schema.
+                    // OpenAPI requires a description; for a 200 the schema says everything.
                     response["description"] = match status.as_str() {
                         "200" => "Done".into(),
                         "404" => "The queue does not exist".into(),
@@ -62,7 +62,7 @@ pub(super) fn completed(document: &utoipa::openapi::OpenApi) -> Value {
                     response["links"] = links.clone();
                 }
             }
-            // The connection answers it, without a body.
+            // The connection sends this response, without a body.
             let too_large = json!({ "description": "The head of the request is too large" });
             operation["responses"]["431"] = too_large;
         }
@@ -80,8 +80,8 @@ pub(super) fn completed(document: &utoipa::openapi::OpenApi) -> Value {
     document
 }
 
-/// The parameter of a name in a path, which is described before its encoding. The second spelling can
-/// be longer, which is in words only.
+/// Describes a name in a path before its encoding. The schema cannot say that the second encoding
+/// may be longer, so the text does.
 fn name_in_path(name: &str) -> Option<Value> {
     let of_name = "The name, percent-encoded, or `~` and its base64url";
     let of_id = "The id, percent-encoded, or `~` and its base64url";
@@ -106,7 +106,7 @@ fn name_in_path(name: &str) -> Option<Value> {
     }))
 }
 
-/// Puts the names in the path before the other parameters.
+/// Puts the names in the path before the other parameters of the operation.
 fn with_names(operation: &mut Value, names: &[Value]) {
     let others = operation["parameters"].as_array().into_iter().flatten();
     let all: Vec<_> = names.iter().chain(others).cloned().collect();
@@ -115,7 +115,7 @@ fn with_names(operation: &mut Value, names: &[Value]) {
     }
 }
 
-/// What routes add to problem documents.
+/// Allows fields that routes add to problem documents.
 fn extended_problem(document: &mut Value) {
     let fields = [
         (
@@ -141,7 +141,7 @@ fn extended_problem(document: &mut Value) {
     }
 }
 
-/// A body that may be left out is not null.
+/// The macros make an optional body nullable, but a body has no null.
 fn optional_body(body: &mut Value) {
     let mut is_optional = false;
     for (_, content) in entries(body, "content") {
@@ -162,7 +162,8 @@ fn optional_body(body: &mut Value) {
     }
 }
 
-/// The macros give a field whose default is `None` the default null, which its type may not have.
+/// If a field's default is `None`, the macros write the default null, which the field's type may
+/// not allow.
 fn without_null_defaults(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -174,7 +175,7 @@ fn without_null_defaults(value: &mut Value) {
     }
 }
 
-/// Bytes that are no JSON have no schema: OpenAPI 3.1 says so.
+/// Removes the schema of content that is not JSON, as OpenAPI 3.1 prescribes.
 fn raw(media_type: &str, content: &mut Value) {
     if matches!(
         media_type,
@@ -184,8 +185,8 @@ fn raw(media_type: &str, content: &mut Value) {
     }
 }
 
-/// The links of each operation that makes or changes something, to the operations on it: those of
-/// its path and the paths below it, if they need no other name.
+/// Links each operation that makes or changes something to the operations on it: those with its
+/// path or a path below it that need no further name.
 fn links(paths: &Value) -> Map<String, Value> {
     let mut all = Map::new();
     let paths = || paths.as_object().into_iter().flatten();
@@ -250,7 +251,7 @@ pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![(schemas, paths, methods.layer(CompressionLayer::new()))]
 }
 
-/// What the document says besides the routes.
+/// The parts of the document that do not come from routes.
 #[derive(OpenApi)]
 #[openapi(
     info(

@@ -1,4 +1,4 @@
-//! The stream of events.
+//! The stream of events about queues.
 
 use axum::extract::{Request, State};
 use axum::http::HeaderName;
@@ -16,7 +16,7 @@ use crate::edge::problem::{Code, Problem};
 use crate::work::Shared;
 use crate::work::events::body;
 
-/// How many queues a stream has at most.
+/// The most queues of a stream.
 const MAX_QUEUES: usize = 20;
 
 pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
@@ -81,7 +81,7 @@ async fn events(
     let headers = [
         (CONTENT_TYPE, "text/event-stream"),
         (CACHE_CONTROL, "no-store"),
-        // nginx sends each event at once.
+        // Makes nginx pass on each event at once.
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     Ok((headers, body(stream)).into_response())

@@ -1,4 +1,4 @@
-//! A group of routes that ask for the same right.
+//! A group of routes that require one right.
 
 use axum::routing::MethodRouter;
 use utoipa::openapi::ResponseBuilder;
@@ -10,13 +10,14 @@ use crate::edge::auth::Right;
 use crate::routes::declared::declared;
 use crate::work::Shared;
 
-/// Routes with the right that they ask for.
+/// Routes, and the right that they require.
 pub(crate) struct Group {
     right: Right,
     routes: Vec<UtoipaMethodRouter<Shared>>,
 }
 
-/// The problems of every route, with their descriptions. The document says of each that it is one.
+/// The problems that every route can answer with, and their descriptions. The document adds the
+/// type of a problem document.
 const COMMON: [(&str, &str); 7] = [
     (
         "400",
@@ -30,7 +31,7 @@ const COMMON: [(&str, &str); 7] = [
     ("503", "Redis or the server cannot serve the request now"),
 ];
 
-/// Further problems of a route that takes a body.
+/// Further problems of routes with a request body.
 const OF_BODIES: [(&str, &str); 3] = [
     ("408", "The body paused for too long"),
     ("413", "The body is too large"),
@@ -50,15 +51,16 @@ impl Group {
         self.routes.into_iter().flat_map(|(schemas, _, _)| schemas)
     }
 
-    /// The routes behind `guarded`, and described with the right and the problems they share.
+    /// The routes behind the layer `guarded`, described with the group's right and the common
+    /// problems.
     pub(crate) fn routed(
         self,
         guarded: impl Fn(MethodRouter<Shared>, Right) -> MethodRouter<Shared>,
     ) -> OpenApiRouter<Shared> {
         let mut router = OpenApiRouter::new();
         for (schemas, paths, methods) in self.routes.into_iter().map(declared) {
-            // Around each method: the answer to a method that the path lacks needs no guard, and
-            // other methods of the path may be in another group.
+            // The layer goes around each method, not around the path: a refusal of a missing method
+            // needs no guard, and other methods of the path may belong to another group.
             let methods = guarded(methods, self.right);
             router = router.routes((schemas, paths, methods));
         }

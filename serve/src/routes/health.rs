@@ -1,4 +1,4 @@
-//! Health: for load balancers and supervisors, without a token. Metrics for Prometheus.
+//! Health for load balancers and supervisors, without a token; and metrics for Prometheus.
 
 use axum::Json;
 use axum::extract::State;
@@ -60,7 +60,7 @@ async fn readyz(State(app): State<Shared>) -> Result<Json<Health>, Problem> {
         ));
     }
     if let Some(tokens) = app.edge.gate.tokens() {
-        // Callers without a token learn no path.
+        // The answer hides the path of the tokens file from callers without a token.
         tokens.current().map_err(|_| {
             Problem::new(
                 Code::TokensUnreadable,

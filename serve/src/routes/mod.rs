@@ -1,8 +1,8 @@
 //! The routes, in groups: each group asks for one right.
 //!
-//! To add a route: write its handler with `#[utoipa::path(...)]` in a file of its subject, and add
-//! it to the group of its right there. The OpenAPI document, the guard and the tests of roles find
-//! it by that.
+//! To add a route: write its handler with `#[utoipa::path(...)]` in the file of its subject, and
+//! add it to the group with its right there. It is then part of the OpenAPI document, of the guard
+//! and of the tests of roles.
 
 #[cfg(any(test, feature = "harness"))]
 pub(crate) mod checks;
@@ -60,17 +60,17 @@ fn groups() -> Vec<Group> {
     ]
 }
 
-/// The routes that need no caller: health.
+/// The routes that need no known caller: health.
 pub(crate) fn health() -> OpenApiRouter<Shared> {
     health::routes()
 }
 
-/// The routes by which a caller proves who they are.
+/// The routes by which a caller logs in or out.
 pub(crate) fn open() -> OpenApiRouter<Shared> {
     session::changes()
 }
 
-/// All other routes behind their guards, and the OpenAPI document of all.
+/// All other routes behind their guards, and the OpenAPI document of all routes.
 pub(crate) fn guarded(app: &Shared) -> (Router<Shared>, String) {
     let public = app.edge.hosts.public();
     let url = public.map_or_else(|| "/".to_owned(), ToString::to_string);
@@ -79,7 +79,7 @@ pub(crate) fn guarded(app: &Shared) -> (Router<Shared>, String) {
     })
 }
 
-/// The routes of all groups behind `guarded`, and the OpenAPI document of all routes.
+/// The routes of all groups behind the layer `guarded`, and the OpenAPI document of all routes.
 fn all(
     url: &str,
     guarded: impl Fn(MethodRouter<Shared>, Right) -> MethodRouter<Shared>,
@@ -124,7 +124,8 @@ mod tests {
         }
     }
 
-    /// The macros collect the schemas by name, and the last one of a name would replace the others.
+    /// The macros collect the schemas by name: of two schemas with one name, the last would replace
+    /// the first.
     #[test]
     fn every_schema_has_a_name_of_its_own() {
         let mut known = HashMap::new();

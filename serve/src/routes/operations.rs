@@ -1,4 +1,4 @@
-//! Operations on a whole queue: begin, follow, stop.
+//! Begins, follows and stops operations on whole queues.
 
 use axum::extract::{FromRequestParts, OriginalUri, State};
 use axum::http::header::LOCATION;

@@ -1,22 +1,23 @@
-//! What the schemas of bodies need besides their types: rules that concern several fields, in JSON
-//! Schema. The readers of the bodies refuse what breaks them; `scripts/conformance` compares the two.
-//! A field that is null counts as absent.
+//! Rules over several fields of a body, as JSON Schema, which the types alone cannot express. The
+//! parsers refuse bodies that break a rule; `scripts/conformance` compares parsers and schemas. A
+//! null field counts as absent.
 //!
-//! Rules that depend on what a text says are in words only, in the descriptions of the fields.
+//! Rules that depend on the content of a text are stated only in words, in the descriptions of the
+//! fields.
 
 use serde_json::{Map, Value, json};
 
 use crate::routes::settlements::ACTIONS;
 
-/// What a schema needs.
+/// The rules of one schema.
 pub(super) struct Rules {
-    /// All of these hold.
+    /// All of these conditions must hold.
     all_of: Vec<Value>,
-    /// Null is no value of any field.
+    /// Whether no field may be null.
     is_without_null: bool,
 }
 
-/// The rules of each schema that has some.
+/// All schemas with rules, by name.
 pub(super) fn all() -> Vec<(&'static str, Rules)> {
     let rules = |all_of| Rules {
         all_of,
@@ -52,7 +53,7 @@ impl Rules {
     }
 }
 
-/// Gives the settlement of each action a schema of its own, so that generated clients have its fields.
+/// Gives each action of a settlement its own schema, so that generated clients know its fields.
 pub(super) fn settlements(schemas: &mut Map<String, Value>) {
     let Some(all) = schemas.remove("NewSettlement") else {
         return;
@@ -140,7 +141,8 @@ fn change() -> Vec<Value> {
     vec![any([now, later])]
 }
 
-/// The fields that each name a limit: `rate_window_ms` and `burst` belong to `rate`.
+/// The fields of which each names a limit. `rate_window_ms` and `burst` are missing: they belong to
+/// `rate`.
 const LIMITS: [&str; 10] = [
     "max_attempts",
     "max_crashes",
@@ -228,17 +230,17 @@ fn new_schedule() -> Vec<Value> {
     ]
 }
 
-/// The field is one of the words.
+/// The condition that the field is one of these words.
 fn is(field: &str, words: &[&str]) -> Value {
     json!({ "required": [field], "properties": { field: { "enum": words } } })
 }
 
-/// The field is there, and may be null.
+/// The condition that the field is present; it may be null.
 fn is_there(field: &str) -> Value {
     json!({ "required": [field], "properties": { field: {} } })
 }
 
-/// The field is there, and not null.
+/// The condition that the field is present and not null.
 fn has(field: &str) -> Value {
     json!({ "required": [field], "properties": { field: { "not": { "type": "null" } } } })
 }

@@ -1,4 +1,4 @@
-//! Finds a message by its id in all queues.
+//! Searches all queues for a message id.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::edge::problem::{Code, Problem};
 use crate::wire::about::{Failed, Hit, SearchResult};
 use crate::work::Shared;
 
-/// How many queues a search asks.
+/// The most queues that a search asks.
 const MAX_QUEUES: usize = 1_000;
-/// How many calls of a search are under way at once.
+/// The most calls of one search that run concurrently.
 const AT_ONCE: usize = 16;
 pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![routes!(search)]
@@ -69,13 +69,14 @@ async fn search(
         complete: false,
         names_age_ms: snapshot.names_age_ms(),
     };
+    let names: Vec<_> = allowed.by_ref().take(MAX_QUEUES).collect();
+    found.asked = names.len();
+    let mut names = app.client.may_hold(&id, names).await.into_iter();
     let mut calls = JoinSet::new();
     loop {
         while calls.len() < AT_ONCE
-            && found.asked < MAX_QUEUES
-            && let Some(name) = allowed.next()
+            && let Some(name) = names.next()
         {
-            found.asked += 1;
             calls.spawn(look_up(app.client.clone(), name, Arc::clone(&id)));
         }
         let Some(ended) = calls.join_next().await else {
@@ -87,7 +88,7 @@ async fn search(
         match result {
             Ok(Some(stored)) => found.found.push(Hit::new(&name, stored)),
             Ok(None) => {}
-            // Redis is away: the other calls would fail too.
+            // Redis is unreachable: the other calls would fail too.
             Err(error) if error.is_retryable() => return Err(error.into()),
             Err(error) => found.failed.push(Failed {
                 queue: name.to_string(),

@@ -1,4 +1,4 @@
-//! Sessions of browsers, and what the caller may do.
+//! Login, logout, and the rights of the caller.
 
 use axum::Json;
 use axum::extract::State;

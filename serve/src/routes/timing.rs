@@ -1,4 +1,4 @@
-//! The due time of a request: `delay` or `at`, `within` and `tz`.
+//! The due time in a request: `delay` or `at`, with `within` and `tz`.
 
 use dueq::{Client, Due};
 use dueq_input::{When, Wording};
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::edge::problem::{Code, Problem};
 use crate::routes::messages::Reader;
 
-/// The fields of a due time, as they were sent.
+/// The fields of a due time, not yet parsed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timing<'a> {
     pub(super) delay: Option<&'a str>,
@@ -22,8 +22,8 @@ impl Timing<'_> {
         self.delay.is_some() || self.at.is_some() || self.within.is_some()
     }
 
-    /// The due time. With hours alone it is their next opening. Asks Redis for its clock only for
-    /// hours, and once for all times of a reader.
+    /// The due time. Business hours alone mean their next opening. Only for business hours it asks
+    /// Redis for its clock, once for all times of `reader`.
     pub(super) async fn due(self, client: &Client, reader: &Reader) -> Result<Due, Problem> {
         let refused =
             |error: dueq_input::Error| Problem::new(Code::InvalidInput, error.to_string());
@@ -35,7 +35,7 @@ impl Timing<'_> {
         let timing = timing.map_err(refused)?;
         let now_ms = match timing.hours {
             Some(_) => reader.now_ms(client).await?,
-            None => 0, // no hours use it
+            None => 0, // the clock is needed only for business hours
         };
         let due = timing.resolve_at(now_ms).map_err(refused)?;
         Ok(due.unwrap_or(Due::AfterMs(0)))

@@ -128,7 +128,7 @@ impl Examination {
 }
 
 impl Examination {
-    /// Whether it says nothing.
+    /// Whether the examination has no findings.
     pub(crate) fn is_empty(&self) -> bool {
         self.findings.is_empty() && self.remarks.is_empty()
     }

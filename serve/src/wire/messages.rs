@@ -106,7 +106,7 @@ impl PushedMessage {
         }
     }
 
-    /// The same with state and time of the message that exists.
+    /// Adds the state and the time of the message that exists.
     pub(crate) fn existing(mut self, stored: &StoredMessage) -> Self {
         self.state = Some(stored.state.as_str().to_owned());
         self.times = Times::new(stored.state, stored.time_ms);
@@ -114,7 +114,7 @@ impl PushedMessage {
     }
 }
 
-/// The word of an outcome.
+/// The word for the outcome in JSON.
 pub(crate) fn word(outcome: PushOutcome) -> &'static str {
     match outcome {
         PushOutcome::Created => "created",
@@ -123,7 +123,7 @@ pub(crate) fn word(outcome: PushOutcome) -> &'static str {
         PushOutcome::Next => "next",
         PushOutcome::Remembered(_) => "remembered",
         PushOutcome::Finished => "finished",
-        // An outcome that a later release of the library adds is a defect of this match.
+        // A later release of the library may add an outcome: then this match lacks it.
         _ => "unknown",
     }
 }
@@ -197,7 +197,7 @@ pub(crate) struct Payload {
 }
 
 impl Payload {
-    /// `bytes` are the first ones of `all`.
+    /// `bytes` are the first bytes of a payload with `all` bytes in total.
     pub(crate) fn new(bytes: Vec<u8>, all: u64, is_withheld: bool) -> Self {
         let is_truncated = (bytes.len() as u64) < all;
         let mut payload = Self {
@@ -213,7 +213,7 @@ impl Payload {
         match String::from_utf8(bytes) {
             Ok(text) => payload.payload = Some(text),
             Err(error) => {
-                // The cut can be within a character.
+                // The cut may fall within a character.
                 let (valid, is_cut) = {
                     let error = error.utf8_error();
                     (error.valid_up_to(), error.error_len().is_none())
@@ -288,7 +288,7 @@ pub(crate) struct ListedMessage {
 }
 
 impl Times {
-    /// The time that it has.
+    /// The time that the message's state has.
     pub(crate) fn ms(&self) -> u64 {
         let times = [self.due_ms, self.leased_until_ms, self.died_ms];
         times.into_iter().flatten().next().unwrap_or_default()
@@ -296,14 +296,14 @@ impl Times {
 }
 
 impl ListedMessage {
-    /// The id as a segment of an address.
+    /// The id as a path segment.
     pub(crate) fn segment(&self) -> &str {
         self.href.rsplit('/').next().unwrap_or_default()
     }
 }
 
 impl Payload {
-    /// The bytes that were sent.
+    /// The payload bytes that were sent.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         match (&self.payload, &self.payload_base64) {
             (Some(text), _) => text.clone().into_bytes(),
@@ -326,7 +326,7 @@ mod tests {
         let cut = payload(b"a\xc3", 3);
         assert_eq!(cut.payload.as_deref(), Some("a"));
         assert!(cut.payload_truncated && cut.payload_base64.is_none());
-        // It ends within a character, and nothing was cut.
+        // The payload is not cut, but ends within a character: it is binary.
         let binary = payload(b"a\xc3", 2);
         assert_eq!(binary.payload_base64.as_deref(), Some("YcM="));
         let binary = payload(b"\xff\xc3", 3);

@@ -1,4 +1,4 @@
-//! The JSON of `/v1`: each type is declared once, for the routes that send it and the pages that read it.
+//! The JSON types of `/v1`, for the routes that send them and the dashboard pages that read them.
 
 pub(crate) mod about;
 pub(crate) mod messages;
@@ -13,7 +13,7 @@ use axum::http::header::LINK;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-/// The page; the header `Link` has the address of the next one, too.
+/// A page as JSON. The header `Link` also has the address of the next page.
 pub(crate) fn paged(next: Option<&str>, page: impl Serialize) -> Response {
     let link = next.and_then(|next| HeaderValue::from_str(&format!("<{next}>; rel=\"next\"")).ok());
     (link.map(|link| [(LINK, link)]), Json(page)).into_response()

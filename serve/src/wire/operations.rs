@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::edge::problem::Failure;
 
-/// How many findings of an audit are kept.
+/// The most findings of an audit that are kept.
 const MAX_FINDINGS: usize = 100;
 
 /// What an operation does.
@@ -195,7 +195,7 @@ impl Progress {
         }
     }
 
-    /// Leaves out what may be long.
+    /// Drops the fields that may be long.
     pub(crate) fn brief(mut self) -> Self {
         if let Some(audit) = &mut self.audit {
             audit.findings.clear();
@@ -205,7 +205,7 @@ impl Progress {
 }
 
 impl OperationReport {
-    /// The report in a list.
+    /// The report without the fields that may be long, for a list.
     pub(crate) fn brief(self) -> Self {
         Self {
             progress: self.progress.brief(),

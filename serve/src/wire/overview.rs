@@ -145,7 +145,7 @@ pub(crate) struct HistoryTimes {
 }
 
 impl HistoryTimes {
-    /// p50, p90, p99 and p100, if there are times.
+    /// p50, p90, p99 and p100 in microseconds; `None` if nothing was timed.
     pub(crate) fn percentiles_us(&self) -> Option<[u64; 4]> {
         Some([self.p50_us?, self.p90_us?, self.p99_us?, self.p100_us?])
     }
@@ -232,7 +232,7 @@ impl Example {
         }
     }
 
-    /// The id as a segment of a path.
+    /// The id as a path segment.
     pub(crate) fn segment(&self) -> String {
         let encoded = self.id_base64.as_ref();
         let bytes = encoded.and_then(|encoded| STANDARD.decode(encoded).ok());
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn point_has_all_counts_of_the_library() {
+    fn wire_point_has_every_count_of_the_library() {
         let point = HistoryPoint::default();
         let sent = serde_json::to_value(Point::new(&point)).expect("JSON");
         let sent = sent.as_object().expect("an object");

@@ -261,19 +261,19 @@ impl Queue {
 }
 
 impl Queue {
-    /// The messages that the queue holds.
+    /// The number of messages that the queue holds.
     pub(crate) fn held(&self) -> u64 {
         [self.ready, self.leased, self.dead]
             .iter()
             .fold(self.scheduled, |sum, count| sum.saturating_add(*count))
     }
 
-    /// The messages without a handler that are not dead.
+    /// The number of messages that are neither leased nor dead.
     pub(crate) fn held_back(&self) -> u64 {
         self.scheduled.saturating_add(self.ready)
     }
 
-    /// The messages that are due and that nobody has.
+    /// The number of due messages that are not leased.
     pub(crate) fn waiting(&self) -> u64 {
         self.due.saturating_add(self.ready)
     }
@@ -301,7 +301,7 @@ impl Limits {
     }
 }
 
-/// The parts that could not be read.
+/// The partitions that could not be read.
 pub(crate) fn unread<T>(reached: &dueq::inspect::PartialRead<T>) -> Vec<Unread> {
     let unread = reached.unread.iter().map(|one| Unread {
         name: one.name.clone(),

@@ -90,7 +90,7 @@ impl Schedule {
     }
 }
 
-/// The time of `every`: a word of the spec.
+/// The interval of a rule `every ...`.
 fn every_ms(spec: &str) -> Option<u64> {
     let mut words = spec.split(' ');
     words

@@ -1,5 +1,5 @@
-//! Whether Redis answers; examinations of the server and of queues, which all callers share for some
-//! seconds.
+//! Whether Redis answers; and the doctor's examinations of the server and of queues, which all
+//! callers share for some seconds.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,9 +12,9 @@ use tokio::sync::watch;
 
 use crate::edge::problem::{Code, Problem};
 
-/// How old an examination may be. All viewers share it.
+/// The greatest age of an examination that callers share.
 const MAX_AGE: Duration = Duration::from_secs(10);
-/// How many examinations are kept at most.
+/// The most examinations that are kept.
 const MAX_KEPT: usize = 256;
 
 type Kept = tokio::sync::Mutex<Option<(Instant, Arc<Checkup>)>>;
@@ -26,18 +26,18 @@ pub(crate) struct Doctor {
     last: Arc<Last>,
 }
 
-/// The last examinations.
+/// The latest examinations.
 #[derive(Default)]
 struct Last {
-    /// Of the server under no name, and of queues.
+    /// By queue; the server's examination has the key `None`.
     kept: Mutex<HashMap<Option<String>, Arc<Kept>>>,
-    /// The last one of the server, for those who cannot wait.
+    /// The latest examination of the server, for callers that cannot wait for a new one.
     latest: watch::Sender<Option<(Instant, Arc<Checkup>)>>,
-    /// Whether one began for them that has not ended.
+    /// Whether an examination runs that [`Doctor::glance`] began.
     is_running: AtomicBool,
 }
 
-/// How old an examination may be at a glance, if a new one does not end in time.
+/// The greatest age of an examination that a glance returns, if no new one ends in time.
 const MAX_AGE_AT_A_GLANCE: Duration = Duration::from_secs(60);
 
 impl Doctor {
@@ -48,9 +48,9 @@ impl Doctor {
         }
     }
 
-    /// The examination of the server that the callers share, for a reader who waits at most
-    /// `patience`. `None` if none ended in the last minute. If the last one is older than 10 s, it
-    /// begins one, which goes on after that.
+    /// The latest examination of the server, for a reader who waits at most `patience`. `None` if
+    /// no examination ended in the last minute. If the latest one is older than 10 s, a new one
+    /// begins, and goes on after this call.
     pub(crate) async fn glance(&self, patience: Duration) -> Option<Arc<Checkup>> {
         let mut latest = self.last.latest.subscribe();
         let is_new = |latest: &Option<(Instant, _)>, max: Duration| {
@@ -68,7 +68,8 @@ impl Doctor {
         usable.map(|(_, checkup)| Arc::clone(checkup))
     }
 
-    /// Begins an examination of the server, unless one runs. The calls of the library end.
+    /// Begins an examination of the server, unless one runs. It always ends, because the library's
+    /// calls time out.
     fn begin(&self) {
         if self.last.is_running.swap(true, Ordering::AcqRel) {
             return;
@@ -76,23 +77,25 @@ impl Doctor {
         let doctor = self.clone();
         tokio::spawn(async move {
             let _running = Running(&doctor.last.is_running);
-            // Redis may be away: the page says so by the age of its counts.
+            // The examination may fail while Redis is unreachable: then readers see the age of the
+            // counts.
             let _ = doctor.server().await;
         });
     }
 
-    /// The examination of the server, and its age.
+    /// The examination of the server, and its age. Waits for a new one if the last is too old.
     pub(crate) async fn server(&self) -> Result<(Duration, Arc<Checkup>), Problem> {
         self.examined(None, self.client.examine()).await
     }
 
-    /// The examination of this queue, and its age.
+    /// The examination of this queue, and its age. Waits for a new one if the last is too old.
     pub(crate) async fn queue(&self, queue: &Queue) -> Result<(Duration, Arc<Checkup>), Problem> {
         self.examined(Some(queue.name()), queue.examine_briefly())
             .await
     }
 
-    /// The examination of this queue, or of the server. Who asks meanwhile waits for the same one.
+    /// The examination of this queue, or with `None` of the server. Concurrent callers wait for one
+    /// examination.
     async fn examined(
         &self,
         queue: Option<&str>,
@@ -127,7 +130,7 @@ impl Doctor {
                 let is_new = |kept: &Option<(Instant, _)>| {
                     kept.as_ref().is_some_and(|(at, _)| at.elapsed() < MAX_AGE)
                 };
-                // One that is locked is examined now.
+                // A locked entry is being examined now.
                 Arc::strong_count(kept) > 1 || kept.try_lock().is_ok_and(|kept| is_new(&kept))
             });
             if all.len() >= MAX_KEPT {
@@ -139,7 +142,7 @@ impl Doctor {
     }
 }
 
-/// Says at its end that no examination runs, also after a panic.
+/// While it exists, an examination runs. The drop resets the flag, also after a panic.
 struct Running<'a>(&'a AtomicBool);
 
 impl Drop for Running<'_> {
@@ -148,12 +151,12 @@ impl Drop for Running<'_> {
     }
 }
 
-/// How long Redis may take to answer.
+/// The longest time that Redis may take to answer the probe.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How old the last answer may be: probes need no token, and must not load Redis.
+/// The greatest age of an answer that probes share: probes need no token, and must not load Redis.
 const MAX_AGE_OF_ANSWER: Duration = Duration::from_secs(1);
 
-/// Whether Redis answers, as of the last question. Probes share it.
+/// Whether Redis answered the last question. All probes share the answer.
 #[derive(Default)]
 pub(crate) struct RedisProbe(tokio::sync::Mutex<Option<(Instant, bool)>>);
 
@@ -165,10 +168,11 @@ impl RedisProbe {
         {
             return answers;
         }
-        // A step of a scan: while Redis loads its data, it answers TIME, and nothing that serves a call.
+        // The question is one step of a scan: while Redis loads its data, it answers TIME, but no
+        // call that the server needs.
         let mut scan = client.scan_queues();
         let asked = tokio::time::timeout(PATIENCE, scan.next()).await;
-        // A user without the right to scan gets an answer, too.
+        // An ACL error is an answer, too.
         let answers =
             asked.is_ok_and(|step| step.map_or_else(|error| !error.is_retryable(), |_| true));
         *last = Some((Instant::now(), answers));

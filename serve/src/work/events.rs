@@ -1,4 +1,4 @@
-//! Streams of events (SSE): the latest counts of some queues, at most once a second.
+//! Streams of events (SSE): the latest counts of a stream's queues, at most once a second.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -18,33 +18,33 @@ use crate::edge::{Edge, One};
 use crate::wire::queues::Listed;
 use crate::work::poll::{Entry, Poller, Snapshot};
 
-/// How many streams there are at most.
+/// The most streams.
 const MAX_STREAMS: usize = 256;
 /// The least time between two events.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How long the first event waits for counts.
+/// The longest wait of the first event for counts.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The time between two comments that keep proxies from closing the connection.
+/// The interval between comments, which keep proxies from closing the connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// After how many milliseconds a browser connects again when the server stops.
+/// The time after which a browser reconnects when the server stops, in milliseconds.
 const RETRY_MS: u32 = 2_000;
 
-/// What all streams share, and room for them.
+/// The state that all streams share.
 pub(crate) struct Streams {
     edge: Arc<Edge>,
     poller: Poller,
     room: Arc<Semaphore>,
 }
 
-/// One stream. It keeps the latest snapshot only, so a slow reader costs no memory.
+/// One stream. It reads only the latest snapshot, so a slow reader costs no memory.
 pub(crate) struct Stream {
     edge: Arc<Edge>,
     poller: Poller,
-    /// The head of the request: its caller may lose access.
+    /// The request's head: it identifies the caller again later, who may have lost access.
     head: Parts,
     queues: Vec<String>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
-    /// What the last event said of each queue.
+    /// The entry of each queue that the last event sent.
     said: Option<Vec<Option<Arc<Entry>>>>,
     begun: Instant,
     next_event: Instant,
@@ -55,10 +55,10 @@ pub(crate) struct Stream {
     _counted: One,
 }
 
-/// The data of an event.
+/// The JSON of an event.
 #[derive(Serialize)]
 struct Event {
-    /// All queues of the stream.
+    /// The queues of the stream.
     queues: Vec<Listed>,
     age_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ impl Streams {
         Self { edge, poller, room }
     }
 
-    /// Begins a stream, if there is room.
+    /// Begins a stream; refuses it if there are too many.
     pub(crate) fn begin(&self, head: Parts, queues: Vec<String>) -> Result<Stream, Problem> {
         let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
             let detail = format!("there are {MAX_STREAMS} streams already; poll instead");
@@ -97,7 +97,7 @@ impl Streams {
 }
 
 impl Stream {
-    /// The next bytes; `None` at the end.
+    /// The next bytes of the stream; `None` at its end.
     async fn next(&mut self) -> Option<Bytes> {
         if self.is_over {
             return None;
@@ -143,12 +143,12 @@ impl Stream {
         }
     }
 
-    /// The event of the latest snapshot, if it says something new.
+    /// The next event; `None` if nothing has changed since the last one.
     fn event(&mut self) -> Option<Bytes> {
         let snapshot = Arc::clone(&self.snapshots.borrow_and_update());
         let entries = self.queues.iter().map(|name| snapshot.get(name).cloned());
         let entries: Vec<_> = entries.collect();
-        // The first event waits for the queues that the poller is about to ask.
+        // The first event waits for queues that the poller is about to ask.
         let is_early = snapshot.is_catching_up()
             && self.begun.elapsed() < PATIENCE
             && entries.iter().any(Option::is_none);
@@ -181,7 +181,7 @@ impl Stream {
         Some(format!("event: queues\ndata: {data}\n\n").into())
     }
 
-    /// Whether the caller still has access: a removed token ends its streams.
+    /// Whether the caller still has access: a stream ends when its token is removed.
     fn has_access(&self) -> bool {
         let principal = self.edge.gate.principal(&self.head);
         principal.is_ok_and(|principal| self.queues.iter().all(|name| principal.may_use(name)))
@@ -196,7 +196,7 @@ fn is_same(said: &[Option<Arc<Entry>>], now: &[Option<Arc<Entry>>]) -> bool {
     })
 }
 
-/// The body of a stream.
+/// The response body of a stream.
 pub(crate) fn body(stream: Stream) -> axum::body::Body {
     let next = |mut stream: Stream| async move {
         let bytes = stream.next().await?;
@@ -207,8 +207,8 @@ pub(crate) fn body(stream: Stream) -> axum::body::Body {
 
 type Next<S> = Pin<Box<dyn Future<Output = Option<(Bytes, S)>> + Send>>;
 
-/// A body that `next` makes part by part of a state. A part is made when the connection has sent the
-/// one before.
+/// A body that calls `next` for each part. It makes a part once the connection has sent the
+/// previous one.
 pub(crate) struct Unfold<S, F> {
     next: F,
     making: Option<Next<S>>,

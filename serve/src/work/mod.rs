@@ -1,4 +1,4 @@
-//! What the server does beside requests, and what its routes share: the poller, claims, operations,
+//! The state that routes share, and work beside the requests: the poller, claims, operations,
 //! streams of events, examinations, searches.
 
 pub(crate) mod claims;
@@ -29,7 +29,7 @@ use crate::work::operations::Operations;
 use crate::work::poll::Poller;
 use crate::work::search::Searches;
 
-/// What all handlers share: the state of the router.
+/// The state of the router, which all handlers share.
 pub(crate) type Shared = Arc<App>;
 
 pub(crate) struct App {
@@ -42,7 +42,7 @@ pub(crate) struct App {
     pub(crate) redis: RedisProbe,
     pub(crate) searches: Searches,
     pub(crate) streams: Streams,
-    /// The OpenAPI document.
+    /// The text of the OpenAPI document.
     pub(crate) document: OnceLock<String>,
     pub(crate) started: Instant,
 }
@@ -66,7 +66,7 @@ impl App {
         })
     }
 
-    /// A queue that must exist.
+    /// The queue with this name; a problem if it does not exist.
     pub(crate) async fn existing(&self, name: &QueueName) -> Result<Queue, Problem> {
         let queue = self.client.queue(name.as_str())?;
         if queue.exists().await? {

@@ -1,4 +1,4 @@
-//! Which searches run: each reads many queues.
+//! Limits the searches that run at once: each reads many queues.
 
 use std::collections::HashSet;
 use std::pin::pin;
@@ -10,12 +10,12 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::edge::problem::{Code, Problem};
 
-/// How many searches there are at once.
+/// The most searches that run at once.
 const MAX_SEARCHES: usize = 4;
-/// How long a search waits for others.
+/// The longest time for which a search waits for others to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The callers whose searches run now: one of each caller.
+/// The callers whose searches run now. Each caller has at most one.
 #[derive(Clone, Default)]
 pub(crate) struct Searches(Arc<Turns>);
 
@@ -25,19 +25,19 @@ struct Turns {
     ended: Notify,
 }
 
-/// A search that runs.
+/// A running search; the drop ends it.
 pub(crate) struct Running {
     searches: Searches,
     caller: String,
 }
 
 impl Searches {
-    /// Waits until the search may begin, and not for ever.
+    /// Waits until the search may begin; refuses it if that takes too long.
     pub(crate) async fn begin(&self, caller: &str) -> Result<Running, Problem> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let mut ended = pin!(self.0.ended.notified());
-            // From here on no end is missed.
+            // Registers for notifications before the check, so that none is missed.
             ended.as_mut().enable();
             match self.begin_now(caller) {
                 Ok(running) => return Ok(running),
@@ -49,7 +49,7 @@ impl Searches {
         }
     }
 
-    /// The reason if it may not begin.
+    /// Begins the search now, or returns the reason why it must wait.
     fn begin_now(&self, caller: &str) -> Result<Running, &'static str> {
         let mut callers = self.0.callers();
         if callers.contains(caller) {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn searches_wait_for_their_turn_and_not_for_ever() {
+    async fn search_waits_for_its_turn_up_to_a_limit() {
         let searches = Searches::default();
         let first = searches.begin("a").await.expect("a turn");
         let waiting = tokio::spawn({

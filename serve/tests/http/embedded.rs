@@ -1,4 +1,4 @@
-//! The router in another service.
+//! The router mounted in another service.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::instance::{Answer, to_end};
 
-/// Serves the router below `/dueq`, and returns the answer to a request with this host.
+/// Mounts the router below `/dueq`, sends a request with this `Host`, and returns the answer.
 async fn ask(config: Config, has_peer: bool, path: &str, host: &str) -> Result<Answer> {
     let redis = dueq_testkit::Server::start(&[])?;
     let client = Client::connect(&redis.url()).await?;
@@ -36,7 +36,7 @@ async fn ask(config: Config, has_peer: bool, path: &str, host: &str) -> Result<A
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mounted_router_serves_everybody_if_asked() -> Result<()> {
+async fn mounted_router_with_access_everybody_asks_for_no_token() -> Result<()> {
     let config = || Config {
         access: Access::Everybody,
         ..Config::default()
@@ -52,7 +52,7 @@ async fn mounted_router_serves_everybody_if_asked() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mounted_router_for_loopback_needs_the_peer() -> Result<()> {
+async fn mounted_loopback_router_needs_the_peer_address() -> Result<()> {
     let path = "/dueq/v1/queues/orders";
     let answer = ask(Config::default(), false, path, "localhost:1").await?;
     assert_eq!(answer.code()?, "unauthenticated");

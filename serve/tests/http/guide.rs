@@ -1,5 +1,5 @@
-//! The shell lines of the pages on HTTP: each works, in the order of the pages, and answers with the
-//! fields that the page shows.
+//! Runs the shell lines of the guide's pages on HTTP, in the order of the pages. Each must work,
+//! and its answer must have the fields that the page shows.
 
 use std::fs;
 use std::path::Path;
@@ -11,10 +11,12 @@ use serde_json::Value;
 
 use crate::instance::Instance;
 
-/// The pages with shell lines, as one session in this order: a later page uses what an earlier one left.
+/// The pages with shell lines. They run as one session in this order: a later page uses what an
+/// earlier one left.
 const PAGES: [&str; 6] = [
     include_str!("../../../docs/guide/http.md"),
-    // Before the first claim: the example of an empty history needs a queue without a worker.
+    // This page must come before the first claim: its example of an empty history needs a queue
+    // without a worker.
     include_str!("../../../docs/guide/http/watch.md"),
     include_str!("../../../docs/guide/http/produce.md"),
     include_str!("../../../docs/guide/http/consume.md"),
@@ -22,9 +24,9 @@ const PAGES: [&str; 6] = [
     include_str!("../../../docs/guide/http/schedules.md"),
 ];
 
-/// Runs before the lines. Each call of curl leaves its status and body in a file with its number, and
-/// prints the body as usual. One with a format of its own (`-w`) is part of another call, and leaves none. A line
-/// that fails ends the run.
+/// A shell prelude before the lines. It wraps curl: each call leaves its status and body in a
+/// numbered file, and prints the body. A call with its own format (`-w`) is part of another call,
+/// and leaves no file. A failing line ends the run.
 const PREPARE: &str = r#"
 set -eu
 curl() {
@@ -38,14 +40,14 @@ curl() {
 }
 "#;
 
-/// A block of shell lines, and the JSON that its page shows directly below it: the answers to all calls of
-/// the block, or to the first ones.
+/// A block of shell lines, and the JSON that the page shows directly below: the answers to the
+/// first calls of the block, or to all.
 struct Block<'a> {
     lines: &'a str,
     shown: Vec<Value>,
 }
 
-/// The blocks of the page.
+/// The blocks of shell lines on the page.
 fn blocks(page: &str) -> Result<Vec<Block<'_>>> {
     let mut blocks = Vec::new();
     for rest in page.split("\n```sh\n").skip(1) {
@@ -62,8 +64,8 @@ fn blocks(page: &str) -> Result<Vec<Block<'_>>> {
     Ok(blocks)
 }
 
-/// The first place at which the two have other fields. A null says nothing of what could be there, and
-/// a list is compared by its first element.
+/// The path of the first difference between the fields of the two values. A null matches
+/// everything, and of a list only the first element is compared.
 fn difference(shown: &Value, answered: &Value) -> Option<String> {
     match (shown, answered) {
         (Value::Object(shown), Value::Object(answered)) => {
@@ -87,7 +89,7 @@ fn difference(shown: &Value, answered: &Value) -> Option<String> {
     }
 }
 
-/// What each call of curl left: its status and its body, in their order.
+/// The status and the body that each call of curl left, in order.
 fn calls(folder: &Path) -> Result<Vec<(u16, String)>> {
     let mut files: Vec<_> = fs::read_dir(folder)?
         .map(|file| Ok(file?.path()))
@@ -101,22 +103,22 @@ fn calls(folder: &Path) -> Result<Vec<(u16, String)>> {
     files.iter().map(read).collect()
 }
 
-/// What the lines expect to be there, besides what lines above them make.
+/// Prepares what the lines expect to exist, and no line above them makes.
 async fn prepare(instance: &Instance) -> Result<()> {
     let queue = instance.client.queue("orders")?;
-    // `List messages` shows it.
+    // The example `List messages` shows this message.
     let waiting = Message::new("rate order 1")
         .id("1")
         .due(Due::at_ms(1_796_299_200_000));
     assert!(queue.push_message(waiting).await?.is_created());
-    // A claim takes it.
+    // The example of a claim takes this message.
     let due = Message::new("rate order 2").id("2");
     assert!(queue.push_message(due).await?.is_created());
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lines_of_the_guide_answer_as_it_shows() -> Result<()> {
+async fn shell_lines_of_the_guide_answer_as_shown() -> Result<()> {
     if Command::new("curl").arg("--version").output().is_err() {
         return Ok(());
     }
@@ -125,7 +127,7 @@ async fn lines_of_the_guide_answer_as_it_shows() -> Result<()> {
     let session = PAGES.join("\n");
     let blocks = blocks(&session)?;
     ensure!(blocks.len() >= 8, "the pages have {} blocks", blocks.len());
-    // One shell for all, so that a line can use a variable of a line above.
+    // All lines run in one shell, so that a line can use a variable of an earlier one.
     let (mut script, mut expected) = (PREPARE.to_owned(), Vec::new());
     for (number, block) in blocks.iter().enumerate() {
         let folder = instance.folder.join(format!("calls-{number}"));

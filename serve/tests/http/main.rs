@@ -1,4 +1,4 @@
-//! A server on real sockets and a real Redis: `/v1`, and the pages of the dashboard.
+//! Tests of a server on real sockets with a real Redis: `/v1`, and the dashboard pages.
 
 mod access;
 mod claims;

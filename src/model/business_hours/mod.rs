@@ -1,4 +1,4 @@
-//! Weekly opening hours in a time zone, for due times within them. Pure: the caller provides the
+//! Weekly opening hours in a time zone, to move due times into them. Pure: the caller provides the
 //! time.
 
 mod week;
@@ -11,15 +11,15 @@ use crate::model::business_hours::week::Week;
 use crate::model::zone::zone as place;
 
 /// No zone removes the same hours in two consecutive weeks. So the next opening is at most two
-/// weeks away, and a day more where clocks are put back.
+/// weeks away, plus a day for clocks that are put back.
 const MAX_WAIT_MS: u64 = 15 * 24 * 3_600_000;
 
 /// Weekly opening hours in a time zone, with the cargo feature `business-hours`.
 ///
-/// It answers two questions about an instant: is it within the hours, and when do they open next?
-/// [`Due::within`](crate::Due::within) moves a due time to the next opening. Only the due time
-/// moves: a retry, a paused queue or a late worker can start a handler outside the hours. A handler
-/// that must not run then checks [`is_open`](BusinessHours::is_open).
+/// It answers two questions about an instant: is it within the hours, and when do the hours open
+/// next? [`Due::within`](crate::Due::within) moves a due time to the next opening. Only the due
+/// time moves: a retry, a paused queue or a late worker can start a handler outside the hours. A
+/// handler that must not run then checks [`is_open`](BusinessHours::is_open).
 ///
 /// # Clock changes
 ///
@@ -131,8 +131,8 @@ impl BusinessHours {
         let mut from_ms = unix_ms;
         loop {
             let from = timestamp(from_ms)?;
-            // Until the next clock change, local time passes like time. So the wait is exact if it
-            // is over by then.
+            // The wait is exact if it ends before the next clock change, because until then local
+            // time passes like time.
             let open_ms = from_ms + self.wait_ms(from);
             let change = self.zone.following(from).next();
             let change_ms = change.and_then(|change| unix_ms_of(change.timestamp()));
@@ -149,8 +149,8 @@ impl BusinessHours {
         }
     }
 
-    /// How long it takes from this instant to the next opening if clocks do not change: 0 if the
-    /// hours are open.
+    /// How long it takes from this instant to the next opening if no clock changes: 0 if the hours
+    /// are open.
     fn wait_ms(&self, at: Timestamp) -> u64 {
         let offset_ms = i64::from(self.zone.to_offset(at).seconds()) * 1_000;
         self.week.wait_ms(at.as_millisecond() + offset_ms)

@@ -17,7 +17,8 @@ fn hours(text: &str, zone: &str) -> BusinessHours {
     BusinessHours::parse(text, zone).expect("valid hours")
 }
 
-/// Checks the next opening after each time; an equal pair is open.
+/// Checks the next opening after each time. A pair of equal times means that the hours are open
+/// then.
 fn opens(hours: &BusinessHours, cases: &[(&str, &str)]) {
     for (from, expected) in cases {
         let open = hours.next_open(ms(from)).expect("an opening");
@@ -99,7 +100,7 @@ fn time_after_the_year_9999_is_refused() {
 }
 
 #[test]
-fn due_time_within_hours_stays_and_others_move() {
+fn due_time_outside_business_hours_moves_to_the_opening() {
     let hours = hours("Mon-Fri 09:00-18:00", "Europe/Paris");
     let (saturday, monday) = (ms("2026-12-05T12:00+01:00"), ms("2026-12-07T09:00+01:00"));
     let day = 24 * 3_600_000;
@@ -108,7 +109,7 @@ fn due_time_within_hours_stays_and_others_move() {
         (Due::AtMs(saturday), saturday - day, monday),
         (Due::AfterMs(0), saturday, monday),
         (Due::AfterMs(2 * day), saturday, monday + 3 * 3_600_000),
-        // Due at once: the opening is not before the present.
+        // A past due time is moved to the first opening from now on.
         (Due::AtMs(0), saturday, monday),
         (Due::AtMs(monday - 7 * day), saturday, monday),
     ] {

@@ -12,12 +12,12 @@ const MONDAY_TO_EPOCH_MS: i64 = 3 * DAY_MINUTES as i64 * MINUTE_MS;
 
 const EXAMPLE: &str = "such as 'Mon-Fri 09:00-18:00'";
 
-/// At least one range. No two overlap.
+/// The ranges of a week: at least one, and no two overlap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Week(Vec<Range>);
 
-/// Local time from a minute of the week, of which Monday 00:00 is the first, for some minutes. One
-/// that starts on Sunday may end on Monday.
+/// An open range in local time: its first minute, counted from Monday 00:00, and its length in
+/// minutes. A range that starts on Sunday may end on Monday.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Range {
     start: u32,
@@ -83,7 +83,7 @@ impl Week {
 }
 
 impl Range {
-    /// As a user would write it.
+    /// The range as a user would write it.
     fn text(self) -> String {
         let clock = |minute: u32| format!("{:02}:{:02}", minute / 60, minute % 60);
         let start = self.start % DAY_MINUTES;
@@ -96,7 +96,8 @@ impl Range {
     }
 }
 
-/// Compares each range with the next one, and the last of the week with the first of the next week.
+/// Refuses ranges that overlap. Compares each range with the next one, and the last one with the
+/// first of the next week.
 fn refuse_overlap(sorted: &[Range]) -> Result<(), Error> {
     let next_week = sorted.first().map(|first| Range {
         start: first.start + WEEK_MINUTES,

@@ -1,4 +1,4 @@
-//! What a queue has done in each minute, hour and day: differences of what it had counted.
+//! What a queue has done in each minute, hour and day, computed from records of its counters.
 
 pub(crate) mod times;
 
@@ -37,13 +37,13 @@ impl HistoryResolution {
     }
 }
 
-/// What a queue has done, slot by slot. See [`Queue::history`](crate::Queue::history).
+/// What a queue has done, in each slot of time. See [`Queue::history`](crate::Queue::history).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueHistory {
     /// The length of the slots.
     pub resolution: HistoryResolution,
-    /// Redis's clock at the call, in Unix milliseconds. It is within the present slot.
+    /// Redis's clock at the call, in Unix milliseconds. This moment is within the present slot.
     pub now_ms: u64,
     /// The slots in which something happened, in order of time. The last one may be the present
     /// slot, which is not over.
@@ -51,7 +51,7 @@ pub struct QueueHistory {
 }
 
 impl QueueHistory {
-    /// All points that begin in this range of Unix milliseconds as one; `None` if there are none.
+    /// Adds up all points that begin in this range of Unix milliseconds; `None` if there are none.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -78,26 +78,26 @@ impl QueueHistory {
     }
 }
 
-/// Defines the counters of a point and of a record, in the order of the record.
+/// Defines the counters of a point and of a record, in the order in which records have them.
 macro_rules! points {
     ($($(#[doc = $help:literal])+ $counter:ident,)+) => {
         /// What happened in one minute, hour or day, or in several of them.
         #[derive(Debug, Clone, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct HistoryPoint {
-            /// Its begin, in Unix milliseconds of Redis's clock.
+            /// When the slot begins, in Unix milliseconds of Redis's clock.
             pub start_ms: u64,
-            /// Its end; of the present slot, the time of the call.
+            /// When the slot ends; for the present slot, the time of the call.
             pub end_ms: u64,
             $($(#[doc = $help])+ pub $counter: u64,)+
             /// Messages that waited for their time at the end of the slot, or at the last report
             /// of a node in it.
             pub scheduled: u64,
-            /// Messages that were ready then.
+            /// Messages that were ready at the time of `scheduled`.
             pub ready: u64,
-            /// Messages that had a handler then.
+            /// Messages that had a handler at the time of `scheduled`.
             pub leased: u64,
-            /// Messages that were dead then.
+            /// Messages that were dead at the time of `scheduled`.
             pub dead: u64,
             /// The time from the due time to the start of the handler, for each message that a
             /// worker took.
@@ -107,8 +107,8 @@ macro_rules! points {
         }
 
         impl HistoryPoint {
-            /// Adds a later point: counts and times add up, the numbers of messages are those of
-            /// the later one.
+            /// Adds a later point: counts and times add up, and the numbers of messages are
+            /// replaced by the later ones.
             pub fn add(&mut self, later: &Self) {
                 self.end_ms = self.end_ms.max(later.end_ms);
                 $(self.$counter = self.$counter.saturating_add(later.$counter);)+
@@ -128,7 +128,7 @@ macro_rules! points {
                 vec![$((stringify!($counter), self.$counter)),+]
             }
 
-            /// Adds what another record of the same queue has counted.
+            /// Adds the counts between two records of the queue.
             fn add_counted(&mut self, counted: &Counted) {
                 let mut counters = counted.counters.iter();
                 $(self.$counter = self.$counter.saturating_add(counters.next().copied().unwrap_or(0));)+
@@ -155,7 +155,7 @@ points! {
     retried,
     /// Deliveries released.
     released,
-    /// Leases that ran out.
+    /// Leases that expired.
     crashed,
     /// Messages that died.
     died,
@@ -176,8 +176,8 @@ points! {
 }
 
 impl HistoryPoint {
-    /// The count as a rate a second, over the length of the point. In the present slot it is over
-    /// the part of the slot that has passed.
+    /// Converts a count of this point into a rate per second. For the present slot only the time
+    /// that has passed counts.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -194,7 +194,7 @@ impl HistoryPoint {
     }
 }
 
-/// What a partition had counted since its creation, or between two records.
+/// The counters of a partition: since its creation, or between two records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub(crate) counters: [u64; COUNTERS],
@@ -202,17 +202,18 @@ pub(crate) struct Counted {
     pub(crate) handling: TimeHistogram,
 }
 
-/// The state of a partition at some time.
+/// The counters and states of a partition at one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) at_ms: u64,
     pub(crate) counted: Counted,
-    /// Scheduled, ready, leased and dead messages.
+    /// The numbers of scheduled, ready, leased and dead messages.
     pub(crate) states: [u64; 4],
 }
 
 impl Counted {
-    /// What was counted since `earlier`. A failover may have undone some of it.
+    /// The counts between the record `earlier` and this one. After a failover a count may be
+    /// smaller than before; then the difference is 0.
     fn since(&self, earlier: &Self) -> Self {
         let pairs = self.counters.iter().zip(&earlier.counters);
         let mut counters = [0; COUNTERS];
@@ -227,7 +228,8 @@ impl Counted {
     }
 }
 
-/// The points of a queue from the records of its partitions, each in order of time.
+/// The points of a queue from the records of its partitions. Each partition's records are in order
+/// of time.
 pub(crate) fn points(
     resolution: HistoryResolution,
     now_ms: u64,
@@ -248,7 +250,7 @@ pub(crate) fn points(
         let slot_end = point.start_ms.saturating_add(slot_ms);
         point.end_ms = slot_end.min(now_ms.max(point.start_ms));
         for records in partitions {
-            // A partition without a record of this slot is as it was before.
+            // A partition without a record in this slot has not changed since its record before.
             let known = records
                 .iter()
                 .rfind(|record| record.at_ms / slot_ms <= *slot);
@@ -286,7 +288,7 @@ mod tests {
         let records = vec![
             record(59_999, 10, 1, "2 1"),
             record(119_000, 13, 2, "2 5"),
-            // Nothing was counted.
+            // Nothing was counted between these records.
             record(125_000, 13, 9, "2 5"),
             record(600_000, 14, 4, "2 5 1"),
         ];
@@ -316,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_a_failover_undid_count_nothing() {
+    fn counters_that_a_failover_undid_count_as_zero() {
         let records = vec![record(0, 10, 0, "0 9"), record(60_000, 7, 0, "0 5")];
         assert_eq!(points(HistoryResolution::Minutes, 60_000, &[records]), []);
     }

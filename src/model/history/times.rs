@@ -1,10 +1,10 @@
-//! A histogram of times with two buckets an octave, as reports of nodes and the records of the
-//! history have it.
+//! A histogram of times with two buckets an octave. The reports of nodes and the records of the
+//! history contain it.
 
-/// The number of buckets. Bucket N has the times of at most 2^(7 + N/2) µs; the last one has all
-/// that are longer than 2^40 µs.
+/// The number of buckets. Bucket N counts the times of at most 2^(7 + N/2) µs; the last bucket also
+/// counts all longer times.
 pub(crate) const BUCKETS: usize = 68;
-/// The binary logarithm of the first bound: 128 µs.
+/// The binary logarithm of the upper bound of the first bucket: 128 µs.
 const FIRST: u32 = 7;
 
 /// How long something took, over many messages: how many times fell into each of 68 buckets, two
@@ -35,7 +35,7 @@ impl Default for TimeHistogram {
 }
 
 impl TimeHistogram {
-    /// The number of times.
+    /// How many times were counted.
     pub fn count(&self) -> u64 {
         self.counts
             .iter()
@@ -63,7 +63,7 @@ impl TimeHistogram {
         }
     }
 
-    /// What was added since `earlier`, an earlier state of the same sums.
+    /// The times that were counted since `earlier`, an earlier state of this histogram.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let mut rest = self.clone();
         for (count, before) in rest.counts.iter_mut().zip(earlier.counts.iter()) {
@@ -72,7 +72,8 @@ impl TimeHistogram {
         rest
     }
 
-    /// The number of the first bucket, then the counts from there on; nothing without times.
+    /// Reads the number of the first used bucket, followed by the counts from that bucket on. An
+    /// empty text is a histogram without times.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut times = Self::default();
         let mut numbers = text.split(' ').filter(|number| !number.is_empty());
@@ -115,7 +116,7 @@ pub(crate) fn bucket_of(us: u64) -> usize {
     bucket.min(BUCKETS - 1)
 }
 
-/// The longest time of a bucket.
+/// The longest time that falls into a bucket.
 fn end_us(bucket: usize) -> u64 {
     if bucket + 1 >= BUCKETS {
         return u64::MAX;
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_are_adjacent_and_two_an_octave() {
+    fn buckets_are_adjacent_and_an_octave_has_two() {
         assert_eq!(
             [0, 1, 128, 129, 181, 182, 256, 257].map(bucket_of),
             [0, 0, 0, 1, 1, 2, 2, 3]
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_at_most_the_root_of_two_too_large() {
+    fn quantiles_are_at_most_1_42_times_too_large() {
         fastrand::seed(5);
         let mut times: Vec<u64> = (0..5_000)
             .map(|_| fastrand::u64(128..1 << fastrand::u32(8..39)))
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn times_add_up_and_differ() {
+    fn histograms_add_up_and_subtract() {
         let (one, both) = (of([5, 1_000]), of([5, 1_000, 1_000, 90_000]));
         let rest = both.since(&one);
         assert_eq!(rest, of([1_000, 90_000]));

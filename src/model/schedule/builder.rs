@@ -1,4 +1,4 @@
-//! Building a schedule: its rule and when it fires.
+//! The methods that build a schedule: its rule and the limits of its fires.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ impl Schedule {
     /// A schedule that fires at each multiple of this time, counted from the
     /// [anchor](Schedule::anchor): whole milliseconds, 10 ms to 100 years.
     ///
-    /// Its phase does not depend on when it is applied, and lateness never adds up.
+    /// The fires do not depend on when the schedule is applied, and lateness never adds up.
     ///
     /// ```
     /// use dueq::schedules::Schedule;
@@ -95,7 +95,7 @@ impl Schedule {
         }
     }
 
-    /// Its name, one of its queue: 1 to 100 letters, digits and `. _ - : /`.
+    /// Sets the schedule's name, unique within the queue: 1 to 100 letters, digits and `. _ - : /`.
     ///
     /// ```
     /// use dueq::schedules::Schedule;
@@ -134,7 +134,8 @@ impl Schedule {
         self
     }
 
-    /// A fire of [`every`](Schedule::every), from which the others follow; 1970-01-01 unless set.
+    /// Sets the time of one fire of [`every`](Schedule::every), from which all others are counted;
+    /// 1970-01-01 unless set.
     ///
     /// ```
     /// use dueq::schedules::Schedule;
@@ -151,10 +152,10 @@ impl Schedule {
         self
     }
 
-    /// Makes each tick due up to this much later than its nominal time, so that schedules of one
-    /// time do not start at once: whole milliseconds, less than the time between two fires. The
-    /// delay of a fire follows from the schedule's name and the nominal time, so every process
-    /// computes the same.
+    /// Makes each tick due up to this much later than its nominal time, so that schedules with
+    /// equal times do not all start at once: whole milliseconds, less than the time between two
+    /// fires. The delay of a fire follows from the schedule's name and the nominal time, so every
+    /// process computes the same.
     ///
     /// ```
     /// use dueq::schedules::Schedule;
@@ -171,7 +172,7 @@ impl Schedule {
         self
     }
 
-    /// No fire is before this time.
+    /// The schedule has no fires before this time.
     ///
     /// ```
     /// use dueq::schedules::Schedule;
@@ -186,8 +187,8 @@ impl Schedule {
         self
     }
 
-    /// No fire is after this time. A schedule that has ended keeps its record: applying it again
-    /// does not start it.
+    /// The schedule has no fires after this time. A schedule that has ended keeps its record:
+    /// applying it again does not start it.
     ///
     /// ```
     /// use dueq::schedules::Schedule;

@@ -1,4 +1,5 @@
-//! The ranges of a schedule. The scripts check the same, but for what needs a time zone.
+//! Checks the ranges of a schedule. The scripts check the same ranges, except those that need a
+//! time zone.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,14 +11,14 @@ use crate::model::schedule::{MissedPolicy, Rule, Schedule};
 
 /// The largest time that scripts take, in Unix milliseconds.
 const MAX_TIME_MS: u64 = (1 << 53) - 1;
-/// How many fires of a cron are looked at for the shortest time between two.
+/// How many fires of a cron are computed to find the shortest time between two fires.
 const GAPS: usize = 512;
-/// A pattern must fire within ten years.
+/// A cron pattern must fire within this time: about ten years.
 const TEN_YEARS_MS: u64 = 10 * 366 * 86_400_000;
 
 impl Schedule {
-    /// Refuses what [`apply`](crate::schedules::ScheduleSet::apply) would refuse without asking the
-    /// server. `now` is the time after which the fires are looked at.
+    /// Refuses a schedule that [`apply`](crate::schedules::ScheduleSet::apply) would refuse,
+    /// without a call to the server. `now` is the time after which the fires are looked at.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput), which names the option and its range.
@@ -41,7 +42,7 @@ impl Schedule {
         self.check_fires(now_ms)
     }
 
-    /// What the iterator of the fires needs.
+    /// Checks the part of the schedule that the iterator of fires uses.
     pub(super) fn check_rule(&self) -> Result<(), Error> {
         match &self.rule {
             Rule::Every(interval) => {
@@ -123,7 +124,7 @@ impl Schedule {
         let Rule::Cron(pattern) = &self.rule else {
             return Ok(());
         };
-        // The limit and the end are left out: what has ended is no error.
+        // The limit and the end are left out, because a schedule that has ended is not an error.
         let endless = Self {
             end_ms: None,
             limit: None,
@@ -156,12 +157,12 @@ impl Schedule {
     }
 }
 
-/// A schedule's name: 1 to 100 letters, digits and `. _ - : /`.
+/// Checks a schedule's name: 1 to 100 letters, digits and `. _ - : /`.
 pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     check_word("the name of a schedule", name)
 }
 
-/// The name of a set of schedules, in the same form.
+/// Checks the name of a set of schedules, which has the form of a schedule's name.
 pub(crate) fn check_set(name: &str) -> Result<(), Error> {
     check_word("the name of a set of schedules", name)
 }

@@ -1,6 +1,6 @@
-//! Crons: the crate croner matches patterns with local times, and this file turns those into
-//! instants. Croner treats `30 2,14 * * *` as a wildcard at a clock change, and gives up at gaps of
-//! more than 2 h.
+//! Crons: the crate croner matches patterns with local times, and this file turns local times into
+//! instants. Croner's own search is not used: it treats `30 2,14 * * *` as a wildcard at a clock
+//! change, and gives up at gaps of more than 2 h.
 
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
@@ -18,7 +18,8 @@ fn refused(pattern: &str, why: &str) -> Error {
     ))
 }
 
-/// Reads a pattern of a new schedule. A queue may have one that this refuses: its fires go on.
+/// Reads the pattern of a new schedule, more strictly than `parse`. A pattern that only this
+/// function refuses keeps its fires if a queue has it already.
 pub(super) fn parse_new(pattern: &str) -> Result<Cron, Error> {
     let cron = parse(pattern)?;
     let words: Vec<&str> = pattern.split_whitespace().collect();
@@ -31,7 +32,7 @@ pub(super) fn parse_new(pattern: &str) -> Result<Cron, Error> {
             if let Some(word) = alone.get_mut(place) {
                 *word = range;
             }
-            // The seconds are optional: fields are counted from the last.
+            // Fields are numbered from the last one, because the seconds at the front are optional.
             let from_last = words.len() - place;
             if step > values(&parse(&alone.join(" "))?, from_last) {
                 return Err(refused(pattern, &above_range(range, step, from_last)));
@@ -41,7 +42,7 @@ pub(super) fn parse_new(pattern: &str) -> Result<Cron, Error> {
     Ok(cron)
 }
 
-/// How many values a field matches. Fields are counted from the last, which is 1.
+/// How many values a field matches. Fields are numbered from the last one, which is 1.
 fn values(cron: &Cron, from_last: usize) -> usize {
     let pattern = &cron.pattern;
     let field = match from_last {
@@ -55,7 +56,8 @@ fn values(cron: &Cron, from_last: usize) -> usize {
     field.values().len()
 }
 
-/// Why this step does not do what its writer expects, and what does.
+/// The text of a refusal: why this step does not do what its writer expects, and what to write
+/// instead.
 fn above_range(range: &str, step: usize, from_last: usize) -> String {
     let way_out = match (range, from_last) {
         ("*", 2) => "name the months".to_owned(),
@@ -86,7 +88,8 @@ pub(super) fn parse(pattern: &str) -> Result<Cron, Error> {
         .year(Year::Disallowed)
         .build();
     parser.parse(pattern).map_err(|error| {
-        // It repeats characters of the pattern, which may steer a terminal.
+        // Croner's error quotes characters of the pattern, which may be control characters of a
+        // terminal.
         let why: String = error.to_string().chars().take(300).collect();
         let shown = why.chars().flat_map(|c| match c.is_ascii() {
             true => vec![c],
@@ -96,9 +99,10 @@ pub(super) fn parse(pattern: &str) -> Result<Cron, Error> {
     })
 }
 
-/// Whether the pattern names fixed times of a day.
+/// Whether the pattern names fixed times of a day: second, minute and hour have neither `*` nor
+/// `/`.
 fn is_fixed(cron: &Cron) -> bool {
-    // All other nicknames fire at midnight.
+    // `@hourly` is the only nickname that does not fire at midnight.
     if cron.as_str().trim().eq_ignore_ascii_case("@hourly") {
         return false;
     }
@@ -118,9 +122,9 @@ pub(super) struct CronFires {
 
 #[derive(Debug, Clone)]
 enum Search {
-    /// Fixed times: the local time of the last match, and the last fire.
+    /// A pattern of fixed times: the local time of the last match, and the last fire.
     Fixed(DateTime, Timestamp),
-    /// Others: stretches between clock changes are searched one after the other.
+    /// Any other pattern: the stretches between clock changes are searched one after another.
     Open(Stretch),
 }
 
@@ -129,13 +133,13 @@ enum Search {
 struct Stretch {
     offset: Offset,
     end: Option<Timestamp>,
-    /// The search goes on after this local time, or with it.
+    /// The local time after which, or with which, the search continues.
     from: DateTime,
     is_inclusive: bool,
 }
 
 impl CronFires {
-    /// The fires after this time in Unix ms.
+    /// An iterator over the fires after this time in Unix ms.
     pub(super) fn new(pattern: &str, zone: TimeZone, after_ms: u64) -> Result<Self, Error> {
         let cron = parse(pattern)?;
         // Fires are at whole seconds.
@@ -163,8 +167,8 @@ impl CronFires {
     }
 }
 
-/// The next fire of a pattern with fixed times. Each local time that matches fires once. So several
-/// that are skipped together fire once.
+/// The next fire of a pattern with fixed times. Each local time that matches fires once. If a clock
+/// change skips several matches, they fire once together.
 fn next_fixed(
     cron: &Cron,
     zone: &TimeZone,
@@ -175,10 +179,10 @@ fn next_fixed(
         *matched = cron.find_next_occurrence(matched, false).ok()?;
         let fire = match zone.to_ambiguous_timestamp(*matched).offset() {
             AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(*matched).ok()?,
-            // The first of the two.
+            // The first of the two instants with this local time.
             AmbiguousOffset::Fold { before, .. } => before.to_timestamp(*matched).ok()?,
-            // The clock change itself. The offset after it makes of the skipped time an instant
-            // that is before.
+            // The instant of the clock change itself: with the offset after the change, a skipped
+            // local time would be an instant before it.
             AmbiguousOffset::Gap { after, .. } => {
                 let before = after.to_timestamp(*matched).ok()?;
                 zone.following(before).next()?.timestamp()
@@ -191,13 +195,14 @@ fn next_fixed(
     }
 }
 
-/// The next fire of any other pattern.
+/// The next fire of a pattern without fixed times.
 fn next_open(cron: &Cron, zone: &TimeZone, stretch: &mut Stretch) -> Option<Timestamp> {
-    // The last search: where it began, whether it included that time, and its match, which is
-    // behind the end of the searched stretch.
+    // The last search: its first local time, whether that time was included, and its match. The
+    // match lies beyond the end of the searched stretch.
     let mut known: Option<(DateTime, bool, DateTime)> = None;
     loop {
-        // A search after 02:00 says nothing about 02:00, where the second pass may begin.
+        // A search that began after 02:00 says nothing about 02:00, where a repeated hour may
+        // begin.
         let reusable = known.filter(|(from, is_inclusive, found)| {
             (*from..=*found).contains(&stretch.from)
                 && (*is_inclusive || !stretch.is_inclusive || stretch.from > *from)

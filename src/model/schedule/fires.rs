@@ -1,4 +1,4 @@
-//! The fires of a schedule: the same as the scripts make.
+//! Computes the fires of a schedule, equal to those that the scripts compute.
 
 use std::fmt::Write as _;
 
@@ -9,14 +9,15 @@ use crate::model::schedule::{Rule, Schedule};
 #[cfg(any(test, feature = "schedules"))]
 use crate::model::zone::zone as place;
 
-/// The due time of the timer of a schedule that has no next fire: 2200-01-01. No fire is as late.
+/// The due time of the timer of a schedule without a next fire: 2200-01-01, which is later than any
+/// fire.
 const NEVER_MS: u64 = 7_258_118_400_000;
 
 /// A fire of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Fire {
-    /// Its time by the rule, in Unix milliseconds.
+    /// The nominal time of the fire, in Unix milliseconds.
     pub nominal_ms: u64,
     /// When its tick is due, in Unix milliseconds: the nominal time and the jitter.
     pub due_ms: u64,
@@ -46,8 +47,8 @@ enum Times {
 }
 
 impl Schedule {
-    /// The fires after this time (Unix ms), as if each made a tick: from its start to its end, and
-    /// as many as its limit.
+    /// The fires after this time (Unix ms), as if each made a tick: from the schedule's start to
+    /// its end, and at most as many as its limit.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the rule, the time zone, the jitter, the
@@ -65,7 +66,7 @@ impl Schedule {
     /// ```
     pub fn fires(&self, after_ms: u64) -> Result<Fires, Error> {
         self.check_rule()?;
-        // No fire is before the start.
+        // The first fire is at or after the start.
         let start_ms = self.start_ms.and_then(|start| start.checked_sub(1));
         let after_ms = after_ms.max(start_ms.unwrap_or(0));
         let times = match &self.rule {
@@ -100,7 +101,7 @@ impl Schedule {
         }
     }
 
-    /// The name of the zone in the form of the database; `None` for `every`.
+    /// The name of the time zone as the database spells it; `None` for `every`.
     pub(crate) fn zone_name(&self) -> Result<Option<String>, Error> {
         match &self.zone {
             None => Ok(None),
@@ -180,7 +181,7 @@ impl Iterator for Fires {
     }
 }
 
-/// When the tick of a nominal time is due. The scripts compute the same.
+/// When the tick of a nominal time is due; equal to what the scripts compute.
 fn due_ms(name: &str, nominal_ms: u64, jitter_ms: u64) -> u64 {
     if jitter_ms == 0 {
         return nominal_ms;
@@ -190,23 +191,23 @@ fn due_ms(name: &str, nominal_ms: u64, jitter_ms: u64) -> u64 {
     nominal_ms + u64::from(u32::from_be_bytes([a, b, c, d])) % jitter_ms
 }
 
-/// Fires of a cron for the list that a queue keeps.
+/// Fires of a cron, for the list of fires that a queue keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FireList {
     version: &'static str,
     pub(crate) times: Vec<u64>,
-    /// Whether there are no fires after them.
+    /// Whether the cron has no fires after those in the list.
     is_final: bool,
 }
 
-/// The next `most` fires of a cron after this time.
+/// The next `most` fires of a cron after this time, for its list.
 pub(crate) fn listed_fires(
     schedule: &Schedule,
     after_ms: u64,
     most: usize,
 ) -> Result<FireList, Error> {
     let version = tzdata_version().unwrap_or_default();
-    // How many of the fires make ticks is known to the script only.
+    // Limit and end are left out: only the script knows how many of the fires make ticks.
     let endless = Schedule {
         limit: None,
         ..schedule.clone()
@@ -221,7 +222,7 @@ pub(crate) fn listed_fires(
 }
 
 impl FireList {
-    /// As the scripts read it.
+    /// Encodes the list for the scripts.
     pub(crate) fn encode(&self) -> String {
         let mut text = format!("{} {}\n", self.version, u8::from(self.is_final));
         for (index, time) in self.times.iter().enumerate() {

@@ -12,41 +12,43 @@ use crate::model::schedule::{Fire, Schedule, option_words};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScheduleInfo {
-    /// Its name.
+    /// The name of the schedule.
     pub name: String,
-    /// The set that declares it.
+    /// The name of the set that declares the schedule.
     pub set: String,
-    /// Whether it fires.
+    /// Whether the schedule fires.
     pub state: ScheduleState,
-    /// The nominal time of its next fire, in Unix milliseconds; `None` unless it is active.
+    /// The nominal time of the next fire, in Unix milliseconds; `None` unless the schedule is
+    /// active.
     pub next_ms: Option<u64>,
     /// The nominal time of the first fire that counts as paused, in Unix milliseconds; `None` if
     /// the schedule is not paused, or is a cron without a listed fire.
     pub first_paused_ms: Option<u64>,
-    /// The nominal time of its last fire that is over, in Unix milliseconds; an earlier time if there
-    /// was none.
+    /// The nominal time of the last fire that was counted, in Unix milliseconds; an earlier time if
+    /// none was.
     pub last_ms: u64,
-    /// Its first fire, from which the counts begin, in Unix milliseconds. A change of the schedule
-    /// begins them again.
+    /// The first fire that the counts include, in Unix milliseconds. A change of the schedule
+    /// resets the counts.
     pub since_ms: u64,
     /// Fires that made a tick.
     pub made: u64,
     /// Fires that were dropped because they were [missed](crate::schedules::MissedPolicy).
     pub missed: u64,
-    /// Fires that made no tick because an earlier one was there: see
+    /// Fires that made no tick because an earlier tick still waited or ran: see
     /// [`OverlapPolicy`](crate::schedules::OverlapPolicy).
     pub overlapped: u64,
-    /// Fires while the schedule was paused.
+    /// Fires that made no tick because the schedule was paused.
     pub paused: u64,
     /// Ticks made by hand: by [`trigger`](crate::schedules::ScheduleHandle::trigger),
     /// [`backfill`](crate::schedules::ScheduleHandle::backfill) and
     /// [`fire_now`](crate::schedules::ScheduleSet::fire_now).
     pub triggered: u64,
-    /// Changes with each change of the schedule.
+    /// A number that grows with each change of the schedule.
     pub version: u64,
-    /// The schedule itself. In pages its payload is empty.
+    /// The schedule itself. In pages of a list its payload is empty.
     pub schedule: Schedule,
-    /// Its spec, as the scripts store it: words such as `every=900000` and `overlap=skip`.
+    /// The rule and policies as the scripts store them: words such as `every=900000` and
+    /// `overlap=skip`.
     pub spec: String,
     /// The pattern of a cron; empty for `every`.
     pub pattern: String,
@@ -54,14 +56,14 @@ pub struct ScheduleInfo {
     pub zone: Option<String>,
     /// The version of the time zone rules by which the fires of a cron were listed, such as `2026a`.
     pub tzdata: Option<String>,
-    /// How many fires of a cron are listed ahead. A schedule whose list runs dry fires again after
-    /// the next refill: see [`refill_schedules`](crate::Queue::refill_schedules).
+    /// How many of the next fires of a cron Redis has in its list. A schedule whose list is empty
+    /// fires again after the next refill: see [`refill_schedules`](crate::Queue::refill_schedules).
     pub listed: u64,
     /// The last listed fire of a cron, in Unix milliseconds.
     pub listed_until_ms: Option<u64>,
     /// Whether a cron has no fires after the listed ones.
     pub is_list_final: bool,
-    /// The listed fires in Unix milliseconds. Empty in pages.
+    /// The listed fires in Unix milliseconds. Empty in pages of a list.
     pub listed_ms: Vec<u64>,
 }
 
@@ -69,7 +71,7 @@ pub struct ScheduleInfo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ScheduleState {
-    /// The schedule fires.
+    /// The schedule is active.
     Active,
     /// An operator paused it.
     Paused,
@@ -109,7 +111,7 @@ impl fmt::Display for ScheduleState {
 pub struct SchedulePage {
     /// The schedules, in the order of their sets and names.
     pub schedules: Vec<ScheduleInfo>,
-    /// For the next page; `None` at the end.
+    /// Where the next page begins; `None` at the end.
     pub next: Option<ScheduleCursor>,
 }
 
@@ -131,28 +133,28 @@ impl ScheduleCursor {
         &self.0
     }
 
-    /// The cursor with these bytes. With others than those of a cursor, the page is the first one.
+    /// The cursor with these bytes. With bytes that no cursor has, the page is the first one.
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Self {
         Self(bytes.into())
     }
 }
 
 impl ScheduleInfo {
-    /// The payload of its ticks. Empty in pages.
+    /// The payload of the schedule's ticks. Empty in pages of a list.
     pub fn payload(&self) -> &[u8] {
         &self.schedule.payload
     }
 
-    /// The options of its ticks, as the scripts store them: words such as `max_attempts=5` and
-    /// `expires=+60000`.
+    /// The options of the schedule's ticks, as the scripts store them: words such as
+    /// `max_attempts=5` and `expires=+60000`.
     pub fn options(&self) -> String {
         option_words(&self.schedule)
     }
 
     /// The next `count` fires, as the queue makes them: a cron's listed ones, and after them
-    /// computed ones. None if the schedule is paused or has ended. If workers are behind, or a list
-    /// was dry, fires that are over come first: of them the policy of
-    /// [missed](crate::schedules::MissedPolicy) fires chooses.
+    /// computed ones. Empty if the schedule is paused or has ended. If workers are behind, or a
+    /// list was dry, the first fires are in the past: the policy for
+    /// [missed](crate::schedules::MissedPolicy) fires decides which of them make ticks.
     ///
     /// # Errors
     /// [`Unsupported`](crate::ErrorKind::Unsupported) if fires of a cron must be computed, and the
@@ -168,7 +170,7 @@ impl ScheduleInfo {
         let left = usize::try_from(left.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
         let count = count.min(left);
         let is_over = |ms: &u64| self.schedule.end_ms.is_none_or(|end| *ms <= end);
-        // Of `every`, and in pages, only the next fire is known.
+        // For `every`, and in pages of a list, only the next fire is known.
         let listed = match self.next_ms.filter(|_| self.listed_ms.is_empty()) {
             Some(next) => vec![next],
             None => self.listed_ms.clone(),

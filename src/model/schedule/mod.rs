@@ -62,7 +62,7 @@ pub struct Schedule {
     pub(crate) on_expire: OnExpire,
 }
 
-/// When a schedule fires.
+/// The rule by which a schedule fires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Rule {
     Every(Duration),
@@ -70,7 +70,7 @@ pub(crate) enum Rule {
 }
 
 impl Schedule {
-    /// Whether clients have to list its fires, as Redis knows no time zones.
+    /// Whether the rule is a cron. Redis knows no time zones, so clients list the fires of crons.
     pub(crate) fn is_cron(&self) -> bool {
         matches!(self.rule, Rule::Cron(_))
     }

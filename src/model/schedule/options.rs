@@ -1,4 +1,5 @@
-//! Building a schedule: its ticks, and its policies; what a declaration did.
+//! The methods that set the ticks and policies of a schedule, and the results of calls on
+//! schedules.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use crate::model::push_rules::OnExpire;
 use crate::model::schedule::Schedule;
 
 impl Schedule {
-    /// The payload of its ticks, byte for byte; empty unless set.
+    /// Sets the payload of the schedule's ticks, byte for byte; empty unless set.
     ///
     /// ```
     /// use dueq::schedules::Schedule;
@@ -26,7 +27,8 @@ impl Schedule {
         self
     }
 
-    /// The payload of its ticks: this value as JSON. Fails if the value has no JSON form.
+    /// Sets the payload of the schedule's ticks to this value as JSON. Fails if the value has no
+    /// JSON form.
     ///
     /// ```
     /// use dueq::schedules::Schedule;
@@ -58,8 +60,8 @@ impl Schedule {
         self
     }
 
-    /// A fire that is later than this makes no tick: whole milliseconds, 1 ms to 100 years. Unless
-    /// set, [`MissedPolicy`] says it.
+    /// A fire that is handled later than this makes no tick: whole milliseconds, 1 ms to 100 years.
+    /// The default depends on the [`MissedPolicy`].
     ///
     /// ```
     /// use dueq::schedules::Schedule;
@@ -90,7 +92,8 @@ impl Schedule {
         self
     }
 
-    /// The limit of attempts of its ticks, as [`Message::max_attempts`](crate::Message::max_attempts).
+    /// Sets the limit of attempts of each tick, as
+    /// [`Message::max_attempts`](crate::Message::max_attempts).
     ///
     /// ```
     /// use dueq::schedules::Schedule;
@@ -105,8 +108,8 @@ impl Schedule {
         self
     }
 
-    /// When its ticks expire, as [`Message::expires_after`](crate::Message::expires_after). A fire
-    /// that is found later than that makes no tick.
+    /// Sets when each tick expires, as [`Message::expires_after`](crate::Message::expires_after). A
+    /// fire that is handled later than that makes no tick.
     ///
     /// ```
     /// use dueq::schedules::Schedule;
@@ -121,7 +124,8 @@ impl Schedule {
         self
     }
 
-    /// What becomes of its ticks that expire, as [`Message::on_expire`](crate::Message::on_expire).
+    /// Sets what becomes of ticks that expire, as
+    /// [`Message::on_expire`](crate::Message::on_expire).
     ///
     /// ```
     /// use dueq::OnExpire;
@@ -146,16 +150,16 @@ impl Schedule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum MissedPolicy {
-    /// The newest makes a tick, however late.
+    /// The newest missed fire makes a tick, however late.
     #[default]
     One,
-    /// The newest makes a tick if it is at most 10 s late, or as late as
-    /// [`within`](crate::schedules::Schedule::within) says.
+    /// The newest missed fire makes a tick if it is at most 10 s late, or as late as
+    /// [`within`](crate::schedules::Schedule::within) allows.
     Skip,
-    /// Each makes a tick, the oldest first: those of the last 24 h, or as
-    /// [`within`](crate::schedules::Schedule::within) says, and of them the newest `max`.
+    /// Each missed fire of the last 24 h makes a tick, the oldest first, but only the newest `max`
+    /// of them. [`within`](crate::schedules::Schedule::within) sets another time than 24 h.
     All {
-        /// 1 to 100,000; 1,000 is a good number.
+        /// The most ticks: 1 to 100,000; 1,000 is a good number.
         max: u64,
     },
 }
@@ -171,13 +175,13 @@ pub enum OverlapPolicy {
     /// The fire makes no tick.
     /// [`ScheduleInfo::overlapped`](crate::schedules::ScheduleInfo::overlapped) counts it.
     Skip,
-    /// The fire makes a tick, and earlier ticks that wait are removed. A tick that a handler has
-    /// goes on.
+    /// The fire makes a tick, and earlier ticks that wait are removed. A tick that a handler has is
+    /// not touched.
     Replace,
 }
 
 impl fmt::Display for MissedPolicy {
-    /// As the program's files name it: `one`, `skip` or `all`.
+    /// Writes the policy as the program's files name it: `one`, `skip` or `all`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::One => "one",
@@ -188,7 +192,7 @@ impl fmt::Display for MissedPolicy {
 }
 
 impl fmt::Display for OverlapPolicy {
-    /// As the program's files name it: `allow`, `skip` or `replace`.
+    /// Writes the policy as the program's files name it: `allow`, `skip` or `replace`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Allow => "allow",
@@ -204,7 +208,8 @@ impl fmt::Display for OverlapPolicy {
 pub struct ScheduleChange {
     /// The schedule's name.
     pub name: String,
-    /// The nominal time of its next fire, in Unix milliseconds; `None` if it has ended or is paused.
+    /// The nominal time of the schedule's next fire, in Unix milliseconds; `None` if it has ended
+    /// or is paused.
     pub next_ms: Option<u64>,
 }
 
@@ -215,8 +220,8 @@ pub struct ScheduleChange {
 pub struct ScheduleChanges {
     /// New schedules.
     pub created: Vec<ScheduleChange>,
-    /// Schedules that differ from the stored ones. Their next fire is after the last one and after
-    /// now, and their counts begin again.
+    /// Schedules that differ from the stored ones. Each fires next after its last fire and after
+    /// now, and its counts are reset.
     pub changed: Vec<ScheduleChange>,
     /// Schedules that are stored with the same spec: they stay as they are.
     pub kept: Vec<ScheduleChange>,
@@ -229,14 +234,14 @@ pub struct ScheduleChanges {
 #[must_use]
 #[non_exhaustive]
 pub enum TriggerOutcome {
-    /// It made the tick with this id.
+    /// The trigger made the tick with this id.
     Created(String),
-    /// A message with this id was there already.
+    /// The trigger made no tick: a message with this id was there already.
     Exists(String),
     /// An earlier tick waits or is with a handler, and the schedule says
     /// [`OverlapPolicy::Skip`](crate::schedules::OverlapPolicy::Skip).
     Overlaps,
-    /// There is no such schedule.
+    /// The queue has no such schedule.
     Gone,
 }
 
@@ -244,9 +249,9 @@ pub enum TriggerOutcome {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackfillOutcome {
-    /// How many ticks it made.
+    /// How many ticks the backfill made.
     pub created: u64,
-    /// How many messages of these ids were there already.
+    /// How many ticks it did not make because a message of the id was there already.
     pub existing: u64,
 }
 
@@ -254,11 +259,11 @@ pub struct BackfillOutcome {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RefillOutcome {
-    /// How many lists got fires.
+    /// How many lists of fires were refilled.
     pub lists: u64,
-    /// How many fires these lists have now, together.
+    /// How many fires the refilled lists have now, together.
     pub fires: u64,
-    /// The names of schedules whose list was dry.
+    /// The names of schedules whose list of fires was empty.
     pub dry: Vec<String>,
     /// Lists that were not refilled because another process has just refilled, changed or removed
     /// the schedule.
@@ -273,7 +278,7 @@ pub struct RefillOutcome {
 pub struct Tick {
     /// The name of the schedule.
     pub schedule: String,
-    /// The nominal time of the fire, in Unix milliseconds: the time for which the work is, however
-    /// late the handler starts.
+    /// The nominal time of the fire, in Unix milliseconds. The work of the tick is for this time,
+    /// however late the handler starts.
     pub nominal_ms: u64,
 }

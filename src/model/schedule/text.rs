@@ -1,4 +1,4 @@
-//! A schedule as the scripts read and store it.
+//! Encodes and decodes a schedule in the form that the scripts store.
 
 use std::fmt::Display;
 use std::fmt::Write as _;
@@ -7,11 +7,11 @@ use std::time::Duration;
 use crate::model::push_rules::OnExpire;
 use crate::model::schedule::{MissedPolicy, OverlapPolicy, Rule, Schedule};
 
-/// The `max` of missed=all, unless the schedule sets one.
+/// The `max` of `missed=all` unless the schedule sets another.
 const USUAL_MAX: u64 = 1_000;
 
 impl Schedule {
-    /// The words of its spec. The script puts them in one order.
+    /// The words of the schedule's rule and policies. The script stores them in one fixed order.
     pub(crate) fn spec_words(&self, zone: Option<&str>) -> String {
         let mut words = Words::default();
         if let Rule::Every(interval) = self.rule {
@@ -40,8 +40,8 @@ impl Schedule {
         words.0
     }
 
-    /// Reads what the scripts store. Words that a later version may have written are ignored; `None`
-    /// without a rule.
+    /// Reads a schedule that the scripts stored. Ignores words that a later version may have
+    /// written. `None` if there is no rule.
     pub(crate) fn parse(name: &str, spec: &str, options: &str, pattern: &str) -> Option<Self> {
         let word = |name: &str| {
             let words = spec.split(' ').filter_map(|word| word.split_once('='));

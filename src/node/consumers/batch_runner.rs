@@ -26,19 +26,19 @@ pub(crate) struct BatchRunner<H> {
 
 #[derive(Default)]
 struct State {
-    /// Each waits for a handler of its own: its lease ran out before, so it may be the message
-    /// that crashes workers.
+    /// Deliveries that each need a handler of their own: an earlier lease of the message expired,
+    /// so it may be the message that crashes workers.
     alone: VecDeque<Guarded>,
-    /// Wait for a handler with which a batch can open.
+    /// Deliveries that wait for a handler with which a batch can open.
     waiting: VecDeque<Guarded>,
     open: Option<Open>,
-    /// Whether the last claim brought only messages that can share a batch. Until then, a claim
-    /// asks for no more messages than there are free handlers: each message that waits for a
-    /// handler of its own is charged with a crash if another one crashes the worker meanwhile.
+    /// Whether the last claim brought only messages that can share a batch. If not, the next claim
+    /// asks for no more messages than there are free handlers: a message that waits for a handler
+    /// of its own would be charged with a crash if another message crashed the worker meanwhile.
     claims_batches: bool,
     /// The number of the last batch.
     last: u64,
-    /// The worker stops: no batch waits for more.
+    /// Whether the worker stops: then no batch waits for further deliveries.
     is_closed: bool,
 }
 
@@ -48,11 +48,11 @@ type Guarded = (Delivery, HandlerGuard);
 struct Open {
     number: u64,
     batch: Closed,
-    /// To the task of the batch, which awaits the end of the linger time.
+    /// Sends the batch to its task, which awaits the end of the linger time.
     close: oneshot::Sender<Closed>,
 }
 
-/// A batch to handle now.
+/// A batch that gets no further deliveries and is handled now.
 struct Closed {
     deliveries: Vec<Guarded>,
     permit: HandlerPermits,
@@ -68,7 +68,7 @@ impl<H: HandleMany> BatchRunner<H> {
         }
     }
 
-    /// Gives these handlers to the deliveries that wait, and returns the others.
+    /// Gives these permits to waiting deliveries. Returns the permits that are left.
     fn dispatch(
         self: &Arc<Self>,
         state: &mut State,
@@ -109,7 +109,7 @@ impl<H: HandleMany> BatchRunner<H> {
         let more = state.waiting.drain(..count);
         open.batch.deliveries.extend(more);
         if open.batch.deliveries.len() == self.max {
-            // Without its task, the runtime has ended.
+            // The send fails if the runtime has ended, and the batch's task with it.
             let _ = open.close.send(open.batch);
         } else {
             state.open = Some(open);
@@ -191,8 +191,9 @@ impl<H: HandleMany> BatchRunner<H> {
         let closes = settlements.iter().any(closes_queue);
         let mut settlements = settlements.into_iter();
         if closes || handled.iter().any(|(delivery, _)| comes_alone(delivery)) {
-            // Settled first: the next message may crash the worker, and a crash is charged to every
-            // message that is not settled. Also before a claim of a queue that is to be closed.
+            // Settled before the permit is passed on, for two reasons. The next message may crash
+            // the worker, and a crash is charged to every unsettled message. And a throttle must
+            // close the queue before the next claim.
             for (delivery, guard) in handled.drain(..) {
                 let settlement = settlements.next().unwrap_or_else(missing);
                 end(&delivery, settlement, &context).await;
@@ -290,7 +291,8 @@ impl<H: HandleMany> Handling for BatchRunner<H> {
     }
 }
 
-/// Whether a lease of the message ran out before: it may be the one that crashes workers.
+/// Whether the message must have a handler of its own: an earlier lease of it expired, so it may be
+/// the message that crashes workers.
 fn comes_alone(delivery: &Delivery) -> bool {
     delivery.crashes() > 0
 }

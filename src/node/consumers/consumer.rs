@@ -1,4 +1,4 @@
-//! What takes the messages of a queue: a handler of the worker, or pulls.
+//! The consumer of a queue: a handler of the worker, or pulls.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::node::consumers::handling::{HandlerContext, Handling};
 use crate::node::consumers::pulls::{Grant, Pulls};
 use crate::node::consumers::slots::HandlerPermits;
 
-/// All partitions of a queue share it.
+/// What takes the messages of a queue. All partitions of the queue share it.
 #[derive(Clone)]
 pub(crate) enum Consumer {
     Handler(Arc<dyn Handling>),
-    /// They take the place of a handler.
+    /// Pulls, which the queue has instead of a handler.
     Pulls(Arc<Pulls>),
 }
 
@@ -25,7 +25,7 @@ impl Consumer {
         }
     }
 
-    /// How many deliveries it can take now, if it gets this many more handlers.
+    /// How many deliveries the consumer can take now if it gets this many more permits.
     pub(crate) fn capacity(&self, handlers: usize) -> usize {
         match self {
             Self::Handler(handler) => handler.capacity(handlers),
@@ -33,7 +33,7 @@ impl Consumer {
         }
     }
 
-    /// How many of these the next claim asks for.
+    /// For how many messages the next claim asks, given this many permits.
     pub(crate) fn asks(&self, handlers: usize) -> usize {
         match self {
             Self::Handler(handler) => handler.asks(handlers),
@@ -42,7 +42,7 @@ impl Consumer {
     }
 
     /// Starts handlers for the deliveries of one claim. `permits` has one permit for each handler
-    /// that may start. Returns those of the others.
+    /// that may start. Returns the permits that are left.
     pub(crate) fn start(
         &self,
         deliveries: Vec<(Delivery, HandlerGuard)>,
@@ -51,7 +51,8 @@ impl Consumer {
     ) -> HandlerPermits {
         match self {
             Self::Handler(handler) => Arc::clone(handler).start(deliveries, permits, context),
-            // No claim is for pulls without being bound to some: what came anyhow is released.
+            // Claims for pulls are bound to these pulls, and their grants take another way.
+            // Anything that arrives here is released.
             Self::Pulls(_) => {
                 let deliveries = deliveries.into_iter().map(|(delivery, _)| delivery);
                 drop(Grant::new(deliveries.collect(), context));
@@ -60,7 +61,7 @@ impl Consumer {
         }
     }
 
-    /// How many more handlers could start for the deliveries that it has.
+    /// How many more handlers could start for deliveries that the consumer already has.
     pub(crate) fn waiting(&self) -> usize {
         match self {
             Self::Handler(handler) => handler.waiting(),
@@ -68,24 +69,26 @@ impl Consumer {
         }
     }
 
-    /// Whether anything waits for messages. If not, the node claims none, and takes no wake-up token.
+    /// Whether the consumer waits for messages. If not, the node claims none and takes no wake-up
+    /// token.
     pub(crate) fn is_needed(&self) -> bool {
         self.pulls().is_none_or(|pulls| pulls.is_needed())
     }
 
-    /// Whether a claim of this partition is owed to a pull.
+    /// Whether this partition must be claimed from for a pull.
     pub(crate) fn must_ask(&self, partition: PartitionId) -> bool {
         self.pulls().is_some_and(|pulls| pulls.must_ask(partition))
     }
 
-    /// The node claims no more. Claims in flight may still grant messages.
+    /// Tells the consumer that the node makes no more claims. Claims in flight may still grant
+    /// messages.
     pub(crate) fn stop(&self) {
         if let Self::Pulls(pulls) = self {
             pulls.close();
         }
     }
 
-    /// Called after the last delivery: a batch handler gets its incomplete batch at once.
+    /// Called when no further delivery comes: a batch handler gets its incomplete batch at once.
     pub(crate) fn close(&self) {
         match self {
             Self::Handler(handler) => handler.close(),

@@ -43,7 +43,7 @@ mod tests {
     use crate::node::consumers::slots::HandlerEnds;
 
     #[test]
-    fn a_panicked_task_also_ends_its_lease() {
+    fn a_panicking_task_ends_the_lease_of_its_delivery() {
         let deliveries = vec![Delivery::unconnected(0), Delivery::unconnected(1)];
         let lease = ClaimLease::new(1, deliveries, Instant::now(), Duration::from_secs(30));
         let lease = Arc::new(lease);

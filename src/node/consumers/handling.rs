@@ -1,4 +1,4 @@
-//! What a node knows of the handler of a queue.
+//! The traits through which a node runs the handler of a queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +17,16 @@ use crate::node::runtime::thread::NodeThread;
 
 /// Starts the handlers of one queue. The node knows neither their type nor that of their payloads.
 pub(crate) trait Handling: Send + Sync + 'static {
-    /// How many deliveries it can take now, if it gets this many more handlers.
+    /// How many deliveries the handler can take now if it gets this many more permits.
     fn capacity(&self, handlers: usize) -> usize;
 
-    /// How many of these the next claim asks for.
+    /// For how many messages the next claim asks, given this many permits.
     fn asks(&self, handlers: usize) -> usize {
         self.capacity(handlers)
     }
 
     /// Starts handlers for the deliveries of one claim. `permits` has one permit for each handler
-    /// that may start. Returns those of the others.
+    /// that may start. Returns the permits that are left.
     fn start(
         self: Arc<Self>,
         deliveries: Vec<(Delivery, HandlerGuard)>,
@@ -34,12 +34,12 @@ pub(crate) trait Handling: Send + Sync + 'static {
         context: &Arc<HandlerContext>,
     ) -> HandlerPermits;
 
-    /// How many more handlers could start for the deliveries that it has.
+    /// How many more handlers could start for deliveries that wait here.
     fn waiting(&self) -> usize {
         0
     }
 
-    /// Called after the last delivery: a batch handler gets its incomplete batch at once.
+    /// Called when no further delivery comes: a batch handler gets its incomplete batch at once.
     fn close(&self);
 }
 
@@ -52,7 +52,7 @@ pub(crate) trait HandleOne: Send + Sync + 'static {
 pub(crate) trait HandleMany: Send + Sync + 'static {
     type Value: Send;
 
-    /// The value of the payload, or the settlement if there is none.
+    /// Decodes the payload of a delivery. If it cannot, returns the settlement instead.
     fn decode(&self, delivery: &Delivery) -> Result<Self::Value, Settlement>;
 
     /// Handles a batch, and returns a settlement for each of its deliveries in their order.
@@ -65,7 +65,7 @@ pub(crate) trait HandleMany: Send + Sync + 'static {
 /// Where and how the handlers of one queue run.
 #[derive(Clone)]
 pub(crate) struct HandlerContext {
-    /// The caller's runtime.
+    /// The runtime of the caller, on which handlers run.
     pub(crate) runtime: Handle,
     pub(crate) tracker: TaskTracker,
     pub(crate) retry: Retry,
@@ -73,18 +73,20 @@ pub(crate) struct HandlerContext {
     /// How long a delivery is leased without an extension.
     pub(crate) lease: Duration,
     pub(crate) lease_ms: u64,
-    /// How many handlers a partition may have at most.
+    /// The most handlers that a partition may have at once.
     pub(crate) max_handlers: usize,
-    /// The worker stops: failed settlements are no longer repeated.
+    /// Cancelled when the worker stops: failed settlements are no longer repeated.
     pub(crate) stop: CancellationToken,
-    /// The grace period is over: running handlers are dropped, their deliveries released.
+    /// Cancelled when the grace period is over: running handlers are dropped and their deliveries
+    /// released.
     pub(crate) abort: CancellationToken,
-    /// The node's connections live on its thread: it must not end before the last settlement.
+    /// The node's thread, which must not end before the last settlement: the connections live on
+    /// it.
     pub(crate) thread: Arc<NodeThread>,
 }
 
 impl HandlerContext {
-    /// Whether a settlement with this error was lost in the node, and not on the way to Redis.
+    /// Whether a settlement with this error was lost inside the node, not on the way to Redis.
     pub(crate) fn has_lost(&self, error: ErrorKind) -> bool {
         let has_ended = self.thread.ended().is_cancelled();
         error == ErrorKind::Internal || error == ErrorKind::Unavailable && has_ended
@@ -93,7 +95,7 @@ impl HandlerContext {
 
 #[cfg(test)]
 impl HandlerContext {
-    /// On the runtime of the test.
+    /// A context whose handlers run on the runtime of the test.
     pub(crate) fn here() -> Self {
         Self {
             runtime: Handle::current(),

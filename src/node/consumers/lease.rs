@@ -9,26 +9,27 @@ use crate::model::outcomes::ExtendOutcome;
 use crate::server::patience::reconnect_delays;
 use crate::telemetry::events;
 
-/// The deliveries of one claim that are not settled yet.
+/// The unsettled deliveries of one claim, and their leases.
 pub(crate) struct ClaimLease {
     /// The number of the claim in this node.
     pub(crate) number: u64,
-    /// When the claim was sent: each of its leases began then or later.
+    /// When the claim was sent. Each of its leases began at this instant or later.
     claimed: Instant,
     lease: Duration,
     unsettled: Mutex<Unsettled>,
 }
 
 struct Unsettled {
-    /// By index in the claim; `None` once settled or given up.
+    /// The deliveries by their index in the claim; `None` once one is settled or given up.
     deliveries: Vec<Option<Leased>>,
-    /// How many are not `None`.
+    /// How many of `deliveries` are not `None`.
     count: usize,
 }
 
 struct Leased {
     delivery: Delivery,
-    /// Not later than Redis's deadline: counted from before the call that granted or extended it.
+    /// The end of the lease, at or before Redis's own deadline: it counts from before the call that
+    /// granted or extended the lease.
     deadline: Instant,
     /// Whether an extension is in flight.
     extending: bool,
@@ -37,13 +38,13 @@ struct Leased {
 /// The result of [`ClaimLease::check`].
 pub(crate) struct LeaseCheck {
     pub(crate) extend: Vec<ToExtend>,
-    /// When to check again; `None` if nothing is left.
+    /// When to check the leases again; `None` if no delivery is left.
     pub(crate) next: Option<Instant>,
 }
 
 /// A delivery whose lease is to be extended now.
 pub(crate) struct ToExtend {
-    /// Its index in the claim.
+    /// The index of the delivery in its claim.
     pub(crate) index: usize,
     pub(crate) delivery: Delivery,
 }
@@ -77,7 +78,8 @@ impl ClaimLease {
         self.claimed + self.lease / 3
     }
 
-    /// The delivery with this index was settled or given up. Returns whether it was the last one.
+    /// Called when the delivery with this index is settled or given up. Returns whether it was the
+    /// last one of the claim.
     pub(crate) fn finish(&self, index: usize) -> bool {
         let mut unsettled = self.lock();
         let ended = unsettled.deliveries.get_mut(index).and_then(Option::take);
@@ -89,7 +91,7 @@ impl ClaimLease {
 
     /// Selects the leases to extend: those without an extension in flight. Each is checked every
     /// third of a lease, and at its deadline. A delivery past its deadline is lost, unless its
-    /// settlement is in flight: then the reply decides.
+    /// settlement is in flight: the reply to that decides.
     pub(crate) fn check(&self, now: Instant) -> LeaseCheck {
         let mut extend = Vec::new();
         let mut lost = Vec::new();
@@ -117,7 +119,7 @@ impl ClaimLease {
                 });
             }
         }
-        // After the lock is released: handlers that wait for the loss wake up.
+        // Done after the lock is released, because it wakes handlers that wait for the loss.
         for delivery in lost {
             delivery.lose("it ran out before it could be extended");
         }
@@ -165,8 +167,8 @@ impl ClaimLease {
         Some(leased.deadline)
     }
 
-    /// Returns whether an extension that failed is to be repeated: [`check`](Self::check) may have
-    /// begun another.
+    /// Whether a failed extension must be repeated. It must not if [`check`](Self::check) has begun
+    /// another one.
     fn extends_again(&self, index: usize) -> bool {
         let mut unsettled = self.lock();
         let leased = unsettled.deliveries.get_mut(index).and_then(Option::as_mut);
@@ -201,8 +203,8 @@ mod tests {
         (lease, deliveries)
     }
 
-    /// Checks at `claimed` + `after_s`. Returns which indices are to be extended, and in how many
-    /// seconds after the claim to check again.
+    /// Checks the leases `after_s` seconds after the claim. Returns the indexes to extend, and in
+    /// how many seconds after the claim to check again.
     fn check(lease: &ClaimLease, claimed: Instant, after_s: u32) -> (Vec<usize>, Option<u64>) {
         let LeaseCheck { extend, next } = lease.check(claimed + after_s * S);
         let indices = extend.into_iter().map(|one| one.index).collect();
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn each_delivery_finishes_once_and_the_last_is_reported() {
+    fn finish_counts_each_delivery_once_and_reports_the_last() {
         let (lease, _) = claim(3, Instant::now());
         assert!(!lease.finish(1));
         assert!(!lease.finish(1));
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_extended_while_its_settlement_is_in_flight() {
+    fn lease_is_extended_while_its_settlement_is_in_flight() {
         let claimed = Instant::now();
         let (lease, deliveries) = claim(1, claimed);
         let settling = deliveries[0].settling();
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gone_lease_is_not_lost_while_a_settlement_is_in_flight() {
+    fn settlement_in_flight_keeps_a_missing_lease_from_being_lost() {
         let (_, deliveries) = claim(1, Instant::now());
         let first = deliveries[0].settling();
         let second = deliveries[0].settling();
@@ -303,14 +305,14 @@ mod tests {
         drop(first);
         deliveries[0].found_gone();
         assert!(!deliveries[0].is_lost());
-        // The settlement was given up without a reply: no other call reports the loss.
+        // The settlement was given up without a reply, so no other call reports the loss.
         drop(second);
         deliveries[0].found_gone();
         assert!(deliveries[0].is_lost());
     }
 
     #[test]
-    fn a_reply_after_the_settlement_is_ignored() {
+    fn extension_reply_after_the_settlement_is_ignored() {
         let (lease, _) = claim(1, Instant::now());
         lease.finish(0);
         assert!(

@@ -1,5 +1,5 @@
-//! What takes the messages: handlers and pulls, the permits that count them, and the leases of what
-//! they hold. It runs what the coordinator hands it, and asks for nothing itself.
+//! The consumers of messages: handlers and pulls, the permits that count them, and the leases of
+//! their deliveries. This room runs what the coordinator hands over, and makes no claims itself.
 
 pub(crate) mod batch_runner;
 pub(crate) mod consumer;

@@ -1,12 +1,13 @@
 //! The pulls of one queue, which take the place of a handler: each waits for messages in the order
 //! of its arrival. All partitions of the queue share them.
 //!
-//! A claim binds the first pulls and asks for as many messages as they take. Its reply answers
-//! them; those that get nothing wait on where they stand. A pull whose caller dropped it leaves
-//! the line, and what a claim granted for it goes to the next pull, or is released uncharged.
+//! A claim binds the first pulls and asks for as many messages as they take. The claim's reply
+//! answers these pulls; a pull that gets nothing keeps its place in the line. A pull that its
+//! caller drops leaves the line. The messages that a claim granted for it go to the next pull, or
+//! are released without a failure.
 //!
-//! A pull is owed one claim of each partition since its arrival. Any claim that was sent after its
-//! arrival and left no message, or failed, counts for all pulls, whichever of them it was for.
+//! Each pull must see one claim of each partition that was sent after its arrival. A claim that
+//! left no message, or failed, counts for all pulls, not only for those that it was bound to.
 
 pub(crate) mod bound;
 
@@ -24,8 +25,8 @@ use crate::node::PartitionId;
 use crate::node::consumers::handling::HandlerContext;
 use crate::node::consumers::runner::end;
 
-/// What a pull is granted. Dropped before [`take`](Self::take), it releases the messages, which
-/// charges none of them.
+/// The messages that answer a pull. If it is dropped before [`take`](Self::take), it releases them
+/// without a failure.
 pub(crate) struct Grant {
     deliveries: Vec<Delivery>,
     context: Option<Arc<HandlerContext>>,
@@ -46,7 +47,7 @@ impl Grant {
         }
     }
 
-    /// The messages, for the caller: from now on they are the caller's.
+    /// Gives the messages to the caller, which owns them from now on.
     pub(crate) fn take(mut self) -> Vec<Delivery> {
         let now = Instant::now();
         for delivery in &self.deliveries {
@@ -66,14 +67,14 @@ impl Drop for Grant {
         let releases = async move {
             let release = |delivery: Delivery| {
                 let context = Arc::clone(&context);
-                // Each in a task of its own, so that they share calls.
+                // Each release has a task of its own, so that the releases share calls.
                 context.tracker.clone().spawn(async move {
                     end(&delivery, Settlement::Release, &context).await;
                 });
             };
             deliveries.into_iter().for_each(release);
         };
-        // The node ends after the tasks of the tracker.
+        // The node waits for the tracker's tasks before it ends.
         tracker.spawn_on(releases, &runtime);
     }
 }
@@ -84,8 +85,8 @@ mod tests;
 /// How many pulls of a queue may wait at once.
 pub(crate) const MAX_PULLS: usize = 1_024;
 
-/// After a failed claim, a pull whose time has been over for so long asks no other partition: if the
-/// server is silent, each would take the whole limit of a response.
+/// After a failed claim, a pull that has been over time for this long asks no other partition. If
+/// the server is silent, each further claim would take the full time limit of a reply.
 const OVERTIME: Duration = Duration::from_millis(500);
 
 /// The pulls of one queue that have no answer yet.
@@ -96,29 +97,29 @@ pub(crate) struct Pulls {
 
 #[derive(Default)]
 struct Line {
-    /// By their numbers, which grow with each arrival.
+    /// The waiting pulls by their numbers, which grow with each arrival.
     pulls: BTreeMap<u64, Pull>,
     last: u64,
-    /// The node takes no more messages of the queue.
+    /// Whether the node takes no more messages of the queue.
     is_closed: bool,
 }
 
-/// What a caller asks for.
+/// What the caller of a pull asks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PullRequest {
     pub(crate) max: usize,
     pub(crate) lease_ms: u64,
-    /// The token of its claim; `None`: one that the node draws.
+    /// The token of the claim that the caller chose; with `None` the node draws one.
     pub(crate) token: Option<LeaseToken>,
 }
 
 impl PullRequest {
-    /// Whether it takes messages that were leased for this time, by a token of the node's.
+    /// Whether the pull accepts messages of a claim with this lease and a token that the node drew.
     pub(crate) fn takes_lease(&self, lease_ms: u64) -> bool {
         self.lease_ms == lease_ms && self.token.is_none()
     }
 
-    /// Whether one claim may be for both: it has one lease and one token.
+    /// Whether one claim can serve both pulls: a claim has one lease and one token.
     fn shares_with(&self, other: &Self) -> bool {
         self.lease_ms == other.lease_ms && self.token.is_none() && other.token.is_none()
     }
@@ -127,18 +128,19 @@ impl PullRequest {
 struct Pull {
     request: PullRequest,
     answer: oneshot::Sender<Result<Grant, Error>>,
-    /// Whether a claim in flight is for it.
+    /// Whether a claim in flight is for this pull.
     is_bound: bool,
-    /// Since when its time is over.
+    /// Since when the pull's waiting time is over.
     over: Option<Instant>,
-    /// The partitions that have not been asked since it came; `None` until the coordinator has seen
-    /// it.
+    /// The partitions that have not been asked since the pull arrived; `None` until the coordinator
+    /// has seen the pull.
     unasked: Option<BTreeSet<PartitionId>>,
-    /// The partition whose last claim for it failed, and why.
+    /// The partition whose last claim for this pull failed, and the error.
     failed: Option<(PartitionId, Error)>,
 }
 
-/// A caller's pull. Dropping it ends the pull; messages that it was granted are released.
+/// A caller's side of a pull. Dropping it ends the pull; messages that were granted to it are
+/// released.
 pub(crate) struct Ticket {
     pulls: Arc<Pulls>,
     number: u64,
@@ -146,7 +148,7 @@ pub(crate) struct Ticket {
 }
 
 impl Pulls {
-    /// A pull at the end of the line.
+    /// Adds a pull at the end of the line.
     ///
     /// # Errors
     /// `Unavailable` if the node has left the queue, or too many pulls wait.
@@ -180,7 +182,8 @@ impl Pulls {
         })
     }
 
-    /// The coordinator is about to ask these partitions for the pulls that it has not seen before.
+    /// Called when the coordinator is about to ask these partitions, on behalf of the pulls that it
+    /// has not seen before.
     pub(crate) fn seen(&self, partitions: &BTreeSet<PartitionId>) {
         let mut line = self.lock();
         for pull in line.pulls.values_mut() {
@@ -189,7 +192,7 @@ impl Pulls {
         line.settle();
     }
 
-    /// The node leaves a partition: no pull waits for it.
+    /// Called when the node leaves a partition: no pull waits for its answer any more.
     pub(crate) fn forget(&self, partition: PartitionId) {
         let mut line = self.lock();
         for pull in line.pulls.values_mut() {
@@ -209,7 +212,8 @@ impl Pulls {
         first.max + alike.map(|pull| pull.max).sum::<usize>()
     }
 
-    /// The time of a pull is over: answers it as soon as every partition has been asked.
+    /// Called when a pull's waiting time is over: answers the pull as soon as every partition has
+    /// been asked.
     fn expire(&self, number: u64, now: Instant) {
         let mut line = self.lock();
         if let Some(pull) = line.pulls.get_mut(&number) {
@@ -218,7 +222,7 @@ impl Pulls {
         line.settle();
     }
 
-    /// The caller has its answer, or waits for it no more.
+    /// Removes a pull whose caller has its answer, or waits no longer.
     fn leave(&self, number: u64) {
         let _pull = self.lock().pulls.remove(&number);
     }
@@ -229,19 +233,19 @@ impl Pulls {
 }
 
 impl Line {
-    /// The pulls that no claim in flight is for.
+    /// The pulls that are not bound to a claim in flight.
     fn waiting(&mut self) -> impl Iterator<Item = (&u64, &mut Pull)> {
         self.pulls.iter_mut().filter(|(_, pull)| !pull.is_bound)
     }
 
-    /// Answers the pulls that wait for nothing more.
+    /// Answers the pulls for which nothing remains to wait for.
     fn settle(&mut self) {
         let (now, is_closed) = (Instant::now(), self.is_closed);
         let waiting = self.waiting();
         let ended = waiting.filter(|(_, pull)| is_closed || pull.has_ended(now));
         for number in ended.map(|(number, _)| *number).collect::<Vec<_>>() {
             if let Some(mut pull) = self.pulls.remove(&number) {
-                // A failure counts no more when the node ends.
+                // A closed line answers with no messages, whether a claim failed or not.
                 pull.failed.take_if(|_| is_closed);
                 pull.end();
             }
@@ -250,7 +254,7 @@ impl Line {
 }
 
 impl Pull {
-    /// The partition needs to be asked for it no more.
+    /// Records that this partition was asked on behalf of the pull.
     fn asked(&mut self, partition: PartitionId) {
         self.failed.take_if(|(failed, _)| *failed == partition);
         if let Some(unasked) = &mut self.unasked {
@@ -258,7 +262,7 @@ impl Pull {
         }
     }
 
-    /// Whether its time is over, and no partition is to be asked for it any more.
+    /// Whether the pull's time is over and no partition remains to be asked for it.
     fn has_ended(&self, now: Instant) -> bool {
         let Some(over) = self.over else {
             return false;
@@ -267,9 +271,9 @@ impl Pull {
         is_asked || self.failed.is_some() && now.saturating_duration_since(over) >= OVERTIME
     }
 
-    /// Answers it with no message, or why there was no answer of the server.
+    /// Answers the pull without messages, or with the error of the server's failure.
     fn end(self) {
-        // A caller that dropped its pull needs no answer.
+        // Nobody receives the answer if the caller has dropped its pull.
         let answer = self
             .failed
             .map_or_else(|| Ok(Grant::none()), |(_, error)| Err(error));
@@ -283,13 +287,13 @@ impl Pulls {
         self.wanted().min(handlers)
     }
 
-    /// Whether a pull waits. If not, the node claims nothing, and takes no wake-up token.
+    /// Whether a pull waits. If none does, the node claims nothing and takes no wake-up token.
     pub(crate) fn is_needed(&self) -> bool {
         !self.lock().pulls.is_empty()
     }
 
-    /// Whether a claim of this partition is owed to a caller, even if the partition is paused by the
-    /// last reply: that may be older than the caller.
+    /// Whether this partition must be claimed from for a pull, even if its last reply said that it
+    /// is paused: that reply may be older than the pull.
     pub(crate) fn must_ask(&self, partition: PartitionId) -> bool {
         let is_owed = |pull: &Pull| {
             let unasked = pull.unasked.as_ref();
@@ -308,19 +312,20 @@ impl Pulls {
 }
 
 impl Ticket {
-    /// Waits for the answer: messages, or why the server refused. `None` if the node has ended; then
-    /// it must not be called again. Cancel safe.
+    /// Waits for the answer: messages, or the error of a refusal. `None` if the node has ended;
+    /// after that it must not be called again. Cancel safe.
     pub(crate) async fn answer(&mut self) -> Option<Result<Grant, Error>> {
         (&mut self.answer).await.ok()
     }
 
-    /// The answer, if it is there.
+    /// The answer, if there is one already.
     #[cfg(test)]
     pub(crate) fn try_answer(&mut self) -> Option<Result<Grant, Error>> {
         self.answer.try_recv().ok()
     }
 
-    /// Its time is over: the answer comes as soon as every partition has been asked once.
+    /// Tells the line that the pull's waiting time is over. The answer comes as soon as every
+    /// partition has been asked once.
     pub(crate) fn expire(&self) {
         self.pulls.expire(self.number, Instant::now());
     }

@@ -48,7 +48,7 @@ impl<H: HandleOne> Handling for HandlerRunner<H> {
             tracker.spawn_on(self.handle(delivery, guard, permit, context), &runtime);
             return permits;
         }
-        // One task from another thread starts all: that costs less than one for each.
+        // One task starts all handlers, because each spawn from another thread is costly.
         let starter = async move {
             for (delivery, guard) in deliveries {
                 let Some(permit) = starting.split() else {
@@ -75,7 +75,7 @@ impl<H: HandleOne> HandlerRunner<H> {
         permit: HandlerPermits,
         context: Arc<HandlerContext>,
     ) {
-        // Not when the task was spawned: the wait for a thread is part of the lateness.
+        // Read here, not at the spawn: the wait for a thread is part of the lateness.
         let start = Instant::now();
         delivery.begin(start);
         let span = events::handle(
@@ -86,7 +86,7 @@ impl<H: HandleOne> HandlerRunner<H> {
         );
         let work = async {
             let settlement = self.run(&delivery, &context, start, &span).await;
-            // The handler of a throttled delivery claims nothing before the queue is closed.
+            // A throttle keeps the permit until the queue is closed, so that it claims nothing.
             let permit = closes_queue(&settlement).then_some(permit);
             events::outcome(&span, end(&delivery, settlement, &context).await);
             drop(permit);
@@ -102,7 +102,7 @@ impl<H: HandleOne> HandlerRunner<H> {
         start: Instant,
         span: &Span,
     ) -> Settlement {
-        // If the task waited too long for a thread, another node may have the message by now.
+        // If this task waited too long for a thread, another node may have the message by now.
         if context.abort.is_cancelled() || delivery.is_lost() {
             return Settlement::Release;
         }
@@ -134,7 +134,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Counts it, once for each handler.
+    /// Counts the failure in the metrics, once for each handler.
     pub(crate) fn counted(self, meters: &Meters) -> Self {
         match self {
             Self::Panicked(_) => meters.add(Counter::HandlerPanicked),
@@ -144,7 +144,7 @@ impl Failure {
         self
     }
 
-    /// The settlement of a delivery of this handler.
+    /// The settlement of a delivery whose handler failed in this way.
     pub(crate) fn settlement(&self) -> Settlement {
         match self {
             Self::Panicked(text) => Settlement::retry(format_args!("the handler panicked: {text}")),
@@ -161,7 +161,7 @@ pub(crate) async fn attempt<F: Future>(
     context: &HandlerContext,
     handler: impl FnOnce() -> F,
 ) -> Result<F::Output, Failure> {
-    // Created before the handler is called: its time counts from there, not from its first await.
+    // The time limit starts before the handler is called, not at its first await.
     let limit = context.time_limit.map(tokio::time::sleep);
     let time_up = async {
         match limit {
@@ -170,7 +170,7 @@ pub(crate) async fn attempt<F: Future>(
         }
     };
     tokio::select! {
-        // The handler first: most handlers complete at once, and their result must count.
+        // The handler is polled first: most handlers complete at once, and their result must count.
         biased;
         result = catch_panic(handler) => {
             result.map_err(|panic| Failure::Panicked(panic_text(&*panic).to_owned()))
@@ -183,22 +183,22 @@ pub(crate) async fn attempt<F: Future>(
     }
 }
 
-/// Whether the queue is to be closed before the next claim.
+/// Whether this settlement closes the queue, which must happen before the next claim.
 pub(crate) fn closes_queue(settlement: &Settlement) -> bool {
     matches!(settlement, Settlement::Throttle(_))
 }
 
 /// Settles the delivery unless the handler has done so, and returns the outcome. While Redis is
-/// away it repeats the call until the worker stops. Meanwhile the lease is extended as soon as
-/// Redis is back, or the reply reports that it is lost. After a refusal, such as of a right that was
-/// taken away for a while, it repeats the call for the duration of a lease.
+/// away it repeats the call until the worker stops. The lease is extended as soon as Redis is back,
+/// unless it was lost. After a refusal, such as for a missing right, it repeats the call for the
+/// duration of a lease.
 pub(crate) async fn end(
     delivery: &Delivery,
     mut settlement: Settlement,
     context: &HandlerContext,
 ) -> &'static str {
-    // A lost delivery may be released, too: if no node has taken it yet, that avoids a crash in
-    // its count.
+    // The release is sent even if the lease is lost: if no other node has the message yet, it then
+    // counts no crash.
     if delivery.is_lost() && !matches!(settlement, Settlement::Release) {
         return "lost";
     }
@@ -219,15 +219,16 @@ pub(crate) async fn end(
         let kind = error.kind();
         let refuses_follow_ups = refuses_follow_ups(&settlement, &error);
         if refuses_follow_ups && !is_admitted {
-            // Perhaps every call was refused, such as without rights: then no failure is charged.
+            // Finds out whether Redis refuses every call, for example for missing rights. In that
+            // case no failure is charged.
             is_admitted = delivery.extend(context.lease).await.is_ok();
             if is_admitted {
                 continue;
             }
         }
         // An invalid settlement, such as a delay of 101 years, counts as a failure of the handler.
-        // Otherwise the lease would have to run out, which counts as a crash. So does an ack whose
-        // follow-up messages are refused although other calls are not.
+        // Otherwise the lease would expire, which counts as a crash. An ack whose follow-ups are
+        // refused, while other calls are not, counts as a failure too.
         if !is_replaced && (kind == ErrorKind::InvalidInput || refuses_follow_ups && is_admitted) {
             is_replaced = true;
             settlement = Settlement::retry(error);
@@ -247,7 +248,7 @@ pub(crate) async fn end(
             let pause = tokio::time::sleep(pause);
             context.stop.run_until_cancelled(pause).await;
         } else if !was_repeated && context.has_lost(kind) {
-            // A batcher panicked, or ended with the node's thread. The next call opens another.
+            // A batcher panicked, or ended with the node's thread. The next call starts a new one.
             was_repeated = true;
         } else {
             events::settle_failed(delivery.subject(), &error);
@@ -256,8 +257,8 @@ pub(crate) async fn end(
     }
 }
 
-/// Whether the delivery is still leased because its follow-up messages were refused: for want of
-/// memory, of a right, or because the map has changed.
+/// Whether this error refused the follow-ups of an ack, so that the delivery is still leased:
+/// memory is full, a right is missing, or the map has changed.
 fn refuses_follow_ups(settlement: &Settlement, error: &Error) -> bool {
     let is_refusal = matches!(error.kind(), ErrorKind::Full | ErrorKind::Denied);
     matches!(settlement, Settlement::AckAnd(_))
@@ -265,7 +266,7 @@ fn refuses_follow_ups(settlement: &Settlement, error: &Error) -> bool {
         && (is_refusal || error.is_remapped())
 }
 
-/// Makes the call, and returns the outcome for the span.
+/// Makes the call of the settlement. Returns the outcome for the tracing span.
 async fn settle(
     delivery: &Delivery,
     settlement: Settlement,
@@ -346,7 +347,7 @@ async fn snooze(delivery: &Delivery, due: Due) -> Result<&'static str, Error> {
 async fn throttle(delivery: &Delivery, duration: Duration) -> Result<&'static str, Error> {
     let (outcome, closed) = delivery.throttle_each(duration).await?;
     if let Err(error) = closed {
-        // Not repeated: the delivery is settled, and the next throttle closes the partition.
+        // Not repeated for other partitions: the next throttle closes them again.
         let name = delivery.partition().queue_name();
         let then = "the partition that the error names stays open until the next throttle";
         events::call_failed(name, "throttle", &error, then);

@@ -1,8 +1,8 @@
 //! Counts the handlers and deliveries of a node across threads.
 //!
-//! Handlers end on the user's runtime, and the coordinator runs on the node's thread. A permit that
-//! is dropped therefore only counts. It wakes the coordinator if that is waiting for a handler: a
-//! wake-up of another thread costs more than the whole rest of a handler's end.
+//! Handlers end on the user's runtime, and the coordinator runs on the node's thread. So dropping a
+//! permit only updates counts. It wakes the coordinator only if that waits for a handler, because
+//! waking another thread costs more than all else that a handler's end does.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,18 +13,18 @@ use tokio::sync::Notify;
 use crate::node::PartitionId;
 use crate::protocol::counts::{MAX_CLAIM, items_of};
 
-/// How many deliveries of a queue may await the reply to their settlement besides those whose
-/// handlers run: two full calls, as many as are in flight at once. Handlers then never wait for
-/// settlements, and a queue whose settlements stall is claimed no further.
+/// How many deliveries of a queue may await the reply to their settlement, besides those whose
+/// handlers run: two full calls, the most that are in flight at once. So handlers never wait for
+/// settlements, and a queue whose settlements stall is not claimed from.
 const MAX_UNSETTLED: usize = 2 * items_of("ack");
 
-/// What the coordinator learns of handlers that end on other threads.
+/// What the coordinator learns of the ends of handlers, which happen on other threads.
 #[derive(Default)]
 pub(crate) struct HandlerEnds {
     /// Whether the coordinator waits for a permit to return.
     armed: AtomicBool,
     freed: Notify,
-    /// The partitions whose permits returned.
+    /// The partitions whose permits were returned.
     partitions: Mutex<Vec<PartitionId>>,
     /// The numbers of the claims whose deliveries are all settled.
     claims: Mutex<Vec<u64>>,
@@ -40,39 +40,40 @@ pub(crate) struct PartitionSlots {
 }
 
 struct Permits {
-    /// How many have not been returned.
+    /// How many permits have not been returned.
     alive: usize,
-    /// Those that returned since the last [`take_ended`](PartitionSlots::take_ended): how many whose
-    /// handlers never started, and how many whose handlers ran.
+    /// How many permits without a started handler, and how many of ended handlers, were returned
+    /// since the last [`take_ended`](PartitionSlots::take_ended).
     unused: usize,
     ran: usize,
-    /// When the latter returned: the sum of the seconds after `since`.
+    /// When the permits of ended handlers were returned: the sum of the seconds after `since`.
     seconds: f64,
     since: Instant,
 }
 
-/// Handlers of a queue that ended, or that it did not need.
+/// The permits of a queue that were returned: of handlers that ended, and those that it did not
+/// need.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Ended {
-    /// How many never started.
+    /// How many permits were returned without a started handler.
     pub(crate) unused: usize,
-    /// How many have run.
+    /// How many handlers have ended.
     pub(crate) ran: usize,
-    /// How long ago those have ended: the sum in seconds.
+    /// How long ago these handlers have ended: the sum in seconds.
     pub(crate) ago: f64,
 }
 
-/// The right to run some handlers. Each is returned when its handler has ended.
+/// The right to run some handlers. Each permit returns when its handler has ended.
 pub(crate) struct HandlerPermits {
     slots: Arc<PartitionSlots>,
     count: usize,
-    /// Whether their handlers have started.
+    /// Whether the handlers of these permits have started.
     is_started: bool,
 }
 
 impl HandlerEnds {
-    /// Asks for a wake-up when the next permit returns. Look at the permits afterwards: those that
-    /// returned before this call wake nobody.
+    /// Asks for a wake-up when the next permit returns. Check the permits after this call: one that
+    /// returned before it causes no wake-up.
     pub(crate) fn arm(&self) {
         self.armed.store(true, Ordering::SeqCst);
     }
@@ -82,12 +83,12 @@ impl HandlerEnds {
         self.freed.notified().await;
     }
 
-    /// The partitions whose permits returned since the last call.
+    /// Takes the partitions whose permits returned since the last call.
     pub(crate) fn take_partitions(&self) -> Vec<PartitionId> {
         std::mem::take(&mut lock(&self.partitions))
     }
 
-    /// The claims that ended since the last call.
+    /// Takes the numbers of the claims that ended since the last call.
     pub(crate) fn take_claims(&self) -> Vec<u64> {
         std::mem::take(&mut lock(&self.claims))
     }
@@ -115,7 +116,7 @@ impl PartitionSlots {
         })
     }
 
-    /// Permits for a claim, which the node's shares have counted.
+    /// Makes the permits of a claim. The node's shares have already counted these handlers.
     pub(crate) fn permits(self: &Arc<Self>, count: usize) -> HandlerPermits {
         lock(&self.permits).alive += count;
         HandlerPermits {
@@ -125,12 +126,13 @@ impl PartitionSlots {
         }
     }
 
-    /// A delivery is claimed.
+    /// Counts a delivery as claimed.
     pub(crate) fn claimed(&self) {
         self.unsettled.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A delivery has been settled or given up. It may have been the last one of this claim.
+    /// Counts a delivery as settled or given up. `ended_claim` is its claim if no other delivery of
+    /// that is left.
     pub(crate) fn settled(&self, ended_claim: Option<u64>) {
         if let Some(number) = ended_claim {
             lock(&self.ends.claims).push(number);
@@ -139,7 +141,7 @@ impl PartitionSlots {
         self.ends.changed();
     }
 
-    /// The handlers that have ended, or were not needed, since the last call.
+    /// Takes the permits that returned since the last call.
     pub(crate) fn take_ended(&self, now: Instant) -> Ended {
         let mut permits = lock(&self.permits);
         let until_now = permits.ran as f64 * seconds_between(permits.since, now);
@@ -152,14 +154,14 @@ impl PartitionSlots {
         ended
     }
 
-    /// How many permits there are, with those that returned since the last
+    /// How many permits are out, plus those that returned since the last
     /// [`take_ended`](Self::take_ended).
     pub(crate) fn held(&self) -> usize {
         let permits = lock(&self.permits);
         permits.alive + permits.unused + permits.ran
     }
 
-    /// How many deliveries are not settled.
+    /// How many claimed deliveries are not settled.
     pub(crate) fn unsettled(&self) -> usize {
         self.unsettled.load(Ordering::SeqCst)
     }
@@ -177,19 +179,19 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Below 0 if the first is the later one.
+/// The seconds from `first` to `second`; below 0 if `first` is later.
 fn seconds_between(first: Instant, second: Instant) -> f64 {
     let after = second.saturating_duration_since(first).as_secs_f64();
     after - first.saturating_duration_since(second).as_secs_f64()
 }
 
 impl HandlerPermits {
-    /// For how many handlers.
+    /// How many handlers these permits allow.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// Splits off up to so many permits, whose handlers start now.
+    /// Splits off at most `count` permits, whose handlers start now.
     pub(crate) fn start(&mut self, count: usize) -> Self {
         let count = count.min(self.count);
         self.count -= count;
@@ -205,8 +207,8 @@ impl HandlerPermits {
         (self.count > 0).then(|| self.start(1))
     }
 
-    /// Returns permits that are not needed. It does not wake the coordinator, which alone calls this:
-    /// it would allot them again at once.
+    /// Returns permits that are not needed. It does not wake the coordinator: only the coordinator
+    /// calls this, and it would give the permits out again at once.
     pub(crate) fn put_back(mut self) {
         self.give_back();
     }
@@ -325,7 +327,7 @@ mod tests {
             "{ended:?}"
         );
         drop(permits.start(1));
-        // It ended before the instant of the collection before.
+        // This handler ended before the instant of the last collection.
         let ended = queue.take_ended(start + Duration::from_secs(11));
         assert!((10.0..=11.0).contains(&ended.ago), "{ended:?}");
     }

@@ -1,4 +1,5 @@
-//! The coordinator's claims: uses the handlers that a partition got, and counts those that ended.
+//! The coordinator's claims: how it uses the permits of a partition, and how it collects returned
+//! permits.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +16,8 @@ use crate::node::runtime::task::Task;
 use crate::node::state::partition::NodePartition;
 
 impl Coordinator {
-    /// Uses handlers of a partition for deliveries that wait for one, and the others for a claim.
+    /// Uses permits of a partition: first for deliveries that wait for a handler, the rest for a
+    /// claim.
     pub(super) fn use_permits(&mut self, id: PartitionId, permits: HandlerPermits, now: Instant) {
         let Some(partition) = self.partitions.get(&id) else {
             return;
@@ -36,7 +38,7 @@ impl Coordinator {
         }
     }
 
-    /// Starts handlers for deliveries of the partition. Returns the permits of the others.
+    /// Starts handlers for waiting deliveries of the partition. Returns the permits that are left.
     pub(crate) fn start_handlers(
         &mut self,
         id: PartitionId,
@@ -55,7 +57,7 @@ impl Coordinator {
         rest
     }
 
-    /// Returns whether a claim was sent: the pulls that it was to be for may have ended.
+    /// Sends a claim. Returns whether it was sent: the pulls that it was for may have ended.
     pub(super) fn start_claim(
         &mut self,
         id: PartitionId,
@@ -100,15 +102,15 @@ impl Coordinator {
             };
             let event = Event::Reply(id, Reply::Claimed(Box::new(claimed)));
             if let Err(unsent) = sender.send(event) {
-                // The coordinator has ended: the worker was dropped, or a task panicked. Otherwise
-                // the leases would have to run out.
+                // The coordinator has ended, because the worker was dropped or a task panicked.
+                // Without this release, the messages would wait until their leases expire.
                 release(&partition, unsent.0).await;
             }
         });
         true
     }
 
-    /// Counts the handlers that ended.
+    /// Collects the returned permits of all partitions.
     pub(crate) fn collect_ended(&mut self) {
         let now = Instant::now();
         for id in self.ends.take_partitions() {
@@ -116,7 +118,8 @@ impl Coordinator {
         }
     }
 
-    /// Counts the handlers of a partition that ended, or that it did not need.
+    /// Collects the returned permits of a partition: of ended handlers, and those that it did not
+    /// need.
     fn collect(&mut self, id: PartitionId, now: Instant) {
         if let Some(partition) = self.partitions.get(&id) {
             let ended = partition.slots.take_ended(now);
@@ -124,10 +127,10 @@ impl Coordinator {
         }
     }
 
-    /// Claims no more. Messages of a claim that is in flight are still handled.
+    /// Stops claiming. Messages of a claim in flight are still handled.
     pub(crate) fn stop_claiming(&mut self) {
-        // The wait dropped here may have taken a token. If the server has not noticed yet that this
-        // node waits no more, it may give a returned token to the dropped wait: then the second
+        // The dropped wait may have taken a token, which is given back here. The server may hand
+        // that token to the same dropped wait if it has not noticed the drop. Then the second
         // token, the node's leave or any beat wakes another node.
         for id in self.token_lists() {
             self.return_token(id);
@@ -144,8 +147,8 @@ impl Coordinator {
         }
     }
 
-    /// Reports that no claim is in flight any more, once that is so. No further delivery joins a
-    /// batch then.
+    /// Reports, once it is true, that no claim is in flight any more. From then on no further
+    /// delivery joins a batch.
     pub(crate) fn report_claimed(&self) {
         let in_flight = |partition: &NodePartition| partition.claim.is_in_flight();
         let is_reported = self.stop.claimed.is_cancelled();

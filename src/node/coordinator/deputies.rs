@@ -1,5 +1,5 @@
-//! A queue whose home is away or was emptied: the coordinator finds its map, and the partition that
-//! has the roster in place of the home.
+//! Handles a queue whose home is unreachable or was emptied: the coordinator finds a copy of the
+//! map, and the partition that keeps the roster in place of the home.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::partition::Partition;
 use crate::protocol::partition_map::Tag;
 use crate::protocol::results::administer::Watched;
 
-/// How long the home, or a deputy, is waited for while another partition may be watched instead.
-/// A roster forgets a node after 3 s.
+/// How long the node waits for the home, or for another partition that stands in for it, before it
+/// asks the next one. A roster forgets a node after 3 s.
 const DEPUTY_LIMIT: Duration = Duration::from_millis(500);
 
 impl Coordinator {
-    /// The home of a queue does not exist, or cannot be reached: looks for copies of its map, unless
-    /// the map was read already.
+    /// Called when the home of a queue does not exist or cannot be reached: looks for copies of the
+    /// queue's map, unless the map was read already.
     pub(crate) fn look_for_map(&mut self, id: PartitionId) {
         let Some(queue_id) = self.partitions.get(&id).map(|partition| partition.queue) else {
             return;
@@ -36,12 +36,13 @@ impl Coordinator {
         let (router, sender) = (Arc::clone(&queue.entry.router), self.sender.clone());
         self.tasks.spawn(Task::Call, async move {
             let learned = router.learned().await;
-            // The coordinator may have stopped.
+            // The send fails if the coordinator has stopped.
             let _ = sender.send(Event::Mapped(queue_id, Ok(learned)));
         });
     }
 
-    /// A partition exists, so that its replies tell the epoch of the map.
+    /// Called when a partition exists. No search for the map is needed, because its replies carry
+    /// the epoch of the map.
     pub(crate) fn needs_no_search(&self, id: PartitionId) {
         let queue_id = self.partitions.get(&id).map(|partition| partition.queue);
         if let Some(queue) = queue_id.and_then(|queue_id| self.membership.queues.get(&queue_id)) {
@@ -49,7 +50,8 @@ impl Coordinator {
         }
     }
 
-    /// The user named the queue: looks for copies of its map also if the home has none.
+    /// Called for a queue that the user named: looks for copies of its map even if the home has
+    /// none.
     pub(crate) fn search_map(&mut self, queue_id: QueueId) {
         let queue = self.membership.queues.get_mut(&queue_id);
         let Some(queue) = queue.filter(|queue| queue.home.route().is_one_of_many()) else {
@@ -58,7 +60,8 @@ impl Coordinator {
         queue.is_reading_map = true;
         let (router, sender) = (Arc::clone(&queue.entry.router), self.sender.clone());
         self.tasks.spawn(Task::Call, async move {
-            // If it fails, and the home is away or does not exist, the next beat looks again.
+            // If the search fails while the home is unreachable or missing, the next beat starts
+            // another.
             let found = router.searched().await.unwrap_or_else(|_| router.current());
             let _ = sender.send(Event::Mapped(queue_id, Ok(found)));
         });
@@ -81,8 +84,8 @@ impl Coordinator {
     }
 }
 
-/// Watches the first of these partitions that answers and has a map, the home first. Returns the
-/// home's answer if none does. `known` is the roster that the node has.
+/// Asks these partitions for the roster, the home first, until one answers and has a map. Returns
+/// the home's answer if none does. `known` is the roster that the node has.
 pub(super) async fn watch_first(
     at: &[Arc<Partition>],
     node: &str,

@@ -16,7 +16,7 @@ use crate::protocol::counts::MAX_CLAIM;
 const GATHER: Duration = Duration::from_micros(100);
 
 impl Coordinator {
-    /// The partition has work, or may have.
+    /// Marks the partition as one that has work, or may have some.
     pub(crate) fn want(&mut self, id: PartitionId, now: Instant) {
         self.want_for(id, Wanted::Woken, now);
     }
@@ -27,21 +27,22 @@ impl Coordinator {
             && partition.is_attending()
         {
             if !partition.consumer.is_needed() {
-                // A look-up that fails goes on counting its failures.
+                // `rest` forgets failures, but they must keep counting while look-ups fail.
                 if !partition.lost.must_look_up() {
                     partition.claim.rest();
                 }
                 return;
             }
             match partition.claim.want(reason, now) {
-                // An earlier timer may have taken the place of that of the pause.
+                // The timer of the pause may have been replaced by an earlier one, so it is set
+                // again.
                 Some(pause) => partition.timers.claim_at(pause, &mut self.timers, now),
                 None => drop(self.competing.insert(id)),
             }
         }
     }
 
-    /// Claims for the partitions that want to, as far as handlers are free.
+    /// Sends claims for the partitions that want one, as far as handlers are free.
     pub(crate) fn dispatch(&mut self, now: Instant) {
         self.look_up_lost(now);
         for claim in self.ends.take_claims() {
@@ -69,7 +70,7 @@ impl Coordinator {
         self.membership.health.free_handlers_are(free);
     }
 
-    /// Every handler that the shares count has a permit.
+    /// Asserts that there is a permit for every handler that the shares count.
     #[cfg(test)]
     fn assert_counted(&self) {
         let partitions = self
@@ -81,16 +82,17 @@ impl Coordinator {
     }
 
     /// Claims instead of a promote: the claim takes due messages whether they were promoted or not,
-    /// and so replaces the promote, the wake-up token and the claim. Only the leader does it: a
-    /// standby must first find out whether the leader is alive. A node whose handlers are busy does
-    /// not, because it would take messages that idle nodes could handle at once, unless it is alone.
+    /// and so replaces the promote, the wake-up token and the claim. Only the leader does so: a
+    /// standby must first find out whether the leader is alive. A leader whose handlers are busy
+    /// does so only if it is the only node: otherwise it would take messages that idle nodes could
+    /// handle at once.
     pub(crate) fn claims_instead(&mut self, id: PartitionId, now: Instant) -> bool {
         self.collect_ended();
         let Some(partition) = self.partitions.get(&id) else {
             return false;
         };
-        // Of several partitions one often has a claim in flight: there a node is busy when fewer
-        // than half of its handlers are free.
+        // One of several partitions often has a claim in flight. So a node with several partitions
+        // counts as busy when fewer than half of its handlers are free.
         let is_idle = self.shares.held() == 0
             || partition.timers.rank.is_some() && self.shares.free() * 2 >= self.concurrency;
         if self.wake.is_none()
@@ -108,7 +110,7 @@ impl Coordinator {
             .is_some_and(|permits| self.start_claim(id, permits, true))
     }
 
-    /// Handlers for this partition alone. The others that compete keep their parts.
+    /// Allots handlers to this partition only. Other partitions that compete keep their parts.
     pub(crate) fn allot_to(&mut self, want: Want<Part>, now: Instant) -> Option<HandlerPermits> {
         let mut wants = self.competitors(now);
         wants.retain(|other| other.id.id != want.id.id);
@@ -121,7 +123,7 @@ impl Coordinator {
         Some(permits)
     }
 
-    /// Gives free handlers to the partitions of `wants`.
+    /// Allots free handlers to the partitions of `wants`.
     pub(crate) fn allot(
         &mut self,
         wants: &[Want<Part>],
@@ -136,16 +138,17 @@ impl Coordinator {
         permits.collect()
     }
 
-    /// How many handlers the partition would get now if no other wanted any.
+    /// How many handlers the partition would get now if no other partition wanted any.
     pub(crate) fn free_for(&self, id: PartitionId) -> usize {
         let partition = self.partitions.get(&id).filter(|it| it.is_open);
         partition.map_or(0, |it| self.shares.free_for(it.queue))
     }
 
-    /// Returns whether a partition waits for a handler to end.
+    /// Claims for the partitions that want to. Returns whether a partition waits for a handler to
+    /// end.
     fn claim_wanted(&mut self, now: Instant) -> bool {
         if self.shares.free() == 0 {
-            // However many partitions want to claim, this costs nothing.
+            // This path has a constant cost, however many partitions want to claim.
             self.gather_until = None;
             return true;
         }
@@ -171,7 +174,7 @@ impl Coordinator {
         }
         unmet |= has_deliveries;
         if !is_open && !has_deliveries {
-            // Otherwise the coordinator would wake up again and again for an instant in the past.
+            // Cleared, because an instant in the past would wake the coordinator again and again.
             self.gather_until = None;
             return unmet;
         }
@@ -192,7 +195,7 @@ impl Coordinator {
         unmet
     }
 
-    /// Drops the claims that are wanted no more, and the partitions that compete no more.
+    /// Forgets wanted claims that are no longer needed, and partitions that no longer compete.
     fn rest_unneeded(&mut self) {
         let mut unneeded = Vec::new();
         self.competing.retain(|id| {
@@ -200,25 +203,25 @@ impl Coordinator {
                 return false;
             };
             if partition.claim.is_wanted() && !partition.consumer.is_needed() {
-                // The pulls have ended since.
+                // The pulls that wanted the claim have ended.
                 if partition.claim.rest() == Some(Wanted::Woken) {
                     unneeded.push(*id);
                 }
             }
             if partition.claim.is_wanted() && !partition.takes_messages() {
-                // Paused: the resume wakes the nodes.
+                // The queue is paused. Its resume will wake the nodes.
                 partition.claim.stop();
             }
             partition.claim.is_wanted() || partition.is_busy()
         });
         for id in unneeded {
-            // A token may have come for them.
+            // A wake-up token may have come for the pulls that ended.
             self.return_token(id);
         }
     }
 
-    /// What the partitions that compete for handlers ask for. One that cannot claim just now and has a
-    /// backlog competes, too: its part of the free handlers is kept for its next claim.
+    /// What the partitions that compete for handlers ask for. A partition with a backlog competes
+    /// even while it cannot claim: its part of the free handlers is kept for its next claim.
     fn competitors(&self, now: Instant) -> Vec<Want<Part>> {
         let competing = self
             .competing
@@ -240,12 +243,12 @@ impl Coordinator {
         wants.collect()
     }
 
-    /// What a partition asks for that can claim now.
+    /// The want of a partition that can claim now.
     pub(crate) fn want_of(&self, partition: &NodePartition, now: Instant) -> Want<Part> {
         let free = self.shares.free();
-        // Handlers that a claim does not need come back only with its reply. So a queue of many asks
-        // for half of the free handlers, unless it is known to have a backlog: with less than its
-        // share, it would leave the rest to the others.
+        // Handlers that a claim does not need come back only with its reply. So with several
+        // queues, a queue asks for half of the free handlers only. With a known backlog it asks for
+        // all of them: otherwise it would get less than its share.
         let handlers = if self.partitions.len() == 1 {
             free
         } else if partition.claim.has_backlog() {

@@ -21,17 +21,17 @@ use crate::router::Partitions;
 
 /// Something the coordinator has to know.
 pub(crate) enum Event {
-    /// A call for this partition was answered.
+    /// The answer to a call for this partition.
     Reply(PartitionId, Reply),
-    /// The subscription reports something.
+    /// A report of the subscription.
     Hint(Hint),
-    /// The scanner found queues.
+    /// A report of the scanner: queues that match a pattern.
     Found(Found),
     /// The user adds or removes a queue.
     Command(NodeCommand),
-    /// A partition of a queue with a map answered a watch that was sent then.
+    /// The answer of a partition to a watch of the roster, and when the watch was sent.
     Watched(QueueId, Instant, Tag, Result<Watched, Error>),
-    /// The map of a queue was read.
+    /// The answer to a read of a queue's map.
     Mapped(QueueId, Result<Arc<Partitions>, Error>),
 }
 
@@ -40,34 +40,34 @@ pub(crate) enum Reply {
     Beat {
         /// When the beat was sent.
         sent: Instant,
-        /// What it said.
+        /// What the beat said about the node.
         mode: BeatMode,
         result: Result<Beat, Error>,
     },
     Promoted(Result<Moved, Error>),
     Reaped(Result<Moved, Error>),
     Claimed(Box<Claimed>),
-    /// The lease of a claim without a reply was read.
+    /// The answer to the read of a lost claim's lease.
     LookedUp(Box<LostGrant>),
     Refilled(Box<RefillReply>),
-    /// A wake-up token was given back, or the call failed.
+    /// A wake-up token was given back, or that call failed.
     TokenReturned,
-    /// The node has left the queue, or could not say so.
+    /// The node has left the queue, or the call that reports it failed.
     Left,
 }
 
 /// A claim and its answer.
 pub(crate) struct Claimed {
-    /// When it was sent.
+    /// When the claim was sent.
     pub(crate) sent: Instant,
-    /// For how many messages it asked.
+    /// For how many messages the claim asked.
     pub(crate) asked: usize,
     pub(crate) permits: HandlerPermits,
-    /// Its token, unless the caller of a pull has chosen it.
+    /// The claim's token, unless the caller of a pull has chosen it.
     pub(crate) own: Option<OwnClaim>,
-    /// The pulls that it is for, if they take the place of a handler.
+    /// The pulls that the claim is for, if the queue has pulls instead of a handler.
     pub(crate) bound: Option<BoundPulls>,
-    /// Whether it replaced a promote.
+    /// Whether the claim was sent instead of a promote.
     pub(crate) for_promote: bool,
     pub(crate) result: Result<Claim, Error>,
 }

@@ -1,4 +1,4 @@
-//! What a claim granted: its handlers start, and the queue's state follows.
+//! Handles the answer to a claim: starts the handlers, and updates the state of the partition.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ use crate::telemetry::events;
 const CLAIM_AGAIN: Duration = Duration::from_millis(1);
 
 impl Coordinator {
-    /// The answer to a claim.
+    /// Handles the answer to a claim.
     pub(crate) fn claimed(&mut self, id: PartitionId, claimed: Claimed, now: Instant) {
         let Claimed {
             sent,
@@ -76,12 +76,12 @@ impl Coordinator {
             events::recovered(partition.name(), "claim", failures);
         }
         let is_full = claim.granted.len() == asked;
-        // It found only messages that had expired, and those behind them may be live.
+        // The claim found only expired messages. Messages behind these may be live.
         let found_expired = asked > 0
             && partition
                 .claim
                 .granted_nothing(is_left && claim.granted.is_empty());
-        // A claim that was limited by this node's fair share is likely to be limited again.
+        // If this node's fair share limited the claim, it will probably limit the next one too.
         partition.expected = match is_full {
             true => MAX_CLAIM,
             false => 2 * claim.granted.len() + 1,
@@ -112,7 +112,8 @@ impl Coordinator {
                 let Some(partition) = self.partitions.get(&id) else {
                     return;
                 };
-                // Redis grants no more than was asked for; `take` guards against a faulty reply.
+                // Redis grants no more than the claim asked for; `take` guards against a faulty
+                // reply.
                 let deliveries = deliveries(&partition.remote, granted).take(asked).collect();
                 self.start(id, deliveries, permits, sent, now);
             }
@@ -121,8 +122,8 @@ impl Coordinator {
         if is_left && (is_full || found_expired) {
             self.want_for(id, Wanted::MoreLeft, now);
         } else if is_left {
-            // A claim that was limited by this node's fair share waits for a token instead, so that
-            // the other nodes get theirs.
+            // If this node's fair share limited the claim, the node waits for a token, so that the
+            // other nodes get their shares.
             if let Some(partition) = self.partitions.get_mut(&id) {
                 let at = now + CLAIM_AGAIN;
                 partition.timers.claim_at(at, &mut self.timers, now);
@@ -130,7 +131,7 @@ impl Coordinator {
         }
     }
 
-    /// Starts the handlers of a claim.
+    /// Starts the handlers of a granted claim.
     pub(crate) fn start(
         &mut self,
         id: PartitionId,

@@ -1,5 +1,5 @@
-//! Which queues a node attends: those it starts with, those of its patterns, and those that are
-//! added and removed while it runs.
+//! Makes the node attend queues: those that it starts with, those of its patterns, and those that
+//! are added while it runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl Coordinator {
     pub(crate) fn attend_initial(&mut self, now: Instant) {
         for entry in std::mem::take(&mut self.membership.initial) {
             let name = entry.router.queue_name().to_owned();
-            // The builder has checked names and shares.
+            // This cannot fail: the builder of the worker has checked names and shares.
             if let Err(error) = self.attend(entry, None, now) {
                 events::queue_refused(&name, &error);
             }
@@ -33,7 +33,7 @@ impl Coordinator {
     }
 
     pub(crate) fn command(&mut self, command: NodeCommand, now: Instant) {
-        // A caller that dropped its future needs no reply.
+        // The send of a reply fails if the caller dropped its future.
         match command {
             NodeCommand::Add(entry, reply) => {
                 let _ = reply.send(self.attend(*entry, None, now));
@@ -46,14 +46,14 @@ impl Coordinator {
         }
     }
 
-    /// The scanner found queues of patterns.
+    /// Handles a report of the scanner: the queues of the patterns.
     pub(crate) fn found(&mut self, found: Found, now: Instant) {
         if self.wake.is_none() {
             return; // the node is about to end
         }
         let leaving = self.removed_names();
         for (name, &pattern) in &found.names {
-            // A later pass finds a queue again that the node is still leaving.
+            // A queue that the node is still leaving is skipped here; a later pass finds it again.
             if self.membership.by_name.contains_key(name)
                 || self.membership.excluded.contains(name)
                 || leaving.contains(name)
@@ -84,7 +84,7 @@ impl Coordinator {
         }
     }
 
-    /// Attends a queue from now on: its home first, which tells whether the queue has a map.
+    /// Makes the node attend a queue: first its home, which says whether the queue has a map.
     pub(crate) fn attend(
         &mut self,
         entry: QueueEntry,
@@ -148,7 +148,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// This partition on the connections of the node.
+    /// This partition, reached over the node's own connections.
     pub(crate) fn on_servers(&self, partition: &Partition) -> Arc<Partition> {
         let supervisor = NodeSupervisor {
             tasks: self.tasks.clone(),
@@ -157,14 +157,14 @@ impl Coordinator {
         Arc::new(partition.on_servers(&self.membership.servers, Arc::new(supervisor)))
     }
 
-    /// Attends a partition of a queue from now on, at this rank; `None`: it is the only one. One whose
-    /// leave is in flight is attended again after that.
+    /// Makes the node attend a partition of a queue, at this rank; `None` for the only partition.
+    /// If the node's leave is in flight, it attends the partition after that.
     pub(crate) fn join(&mut self, queue_id: QueueId, tag: Tag, rank: Option<usize>, now: Instant) {
         if self.wake.is_none() {
             return; // the node is about to end
         }
-        // What the node knows of it: the state from before, if its handlers have not ended since the
-        // node began to leave it.
+        // The state of the partition from before, if the node is leaving it and its handlers have
+        // not ended.
         let known = self.membership.queues.get(&queue_id);
         let known = known.and_then(|queue| queue.partitions.get(&tag)).copied();
         let phase = known
@@ -188,8 +188,8 @@ impl Coordinator {
         }
         partition.phase = Phase::Attending;
 
-        // A wake-up list, if the user named the queue and a place is left; otherwise the partition may
-        // be parked.
+        // The partition gets a place in the pop of wake-up lists if the user named the queue and a
+        // place is left. Otherwise it may be parked.
         let is_fixed = queue.pattern.is_none() && self.wake_lists.add_named(id);
         let silence = Some(self.membership.silence);
         if phase.is_none() {
@@ -198,8 +198,8 @@ impl Coordinator {
             self.membership.draining = self.membership.draining.saturating_sub(1);
         }
 
-        // The first beat. Many queues may be added at once: spread the beats of those that need not
-        // claim at once.
+        // When to send the first beat. Many queues may be added at once, so beats that need not
+        // claim at once are spread.
         let beat_at = if phase.is_some() || is_fixed {
             now
         } else {
@@ -208,8 +208,8 @@ impl Coordinator {
         };
         partition.timers.beat_at(beat_at, &mut self.timers, now);
 
-        // Notices, handlers and the first claim. It needs no token: messages may have been pushed
-        // before this node listened.
+        // Sets up notices, handlers and the first claim. The claim needs no token: messages may
+        // have been pushed before this node listened.
         let remote = Arc::clone(&partition.remote);
         self.subscribe(id, &remote);
         self.open(id);
@@ -218,7 +218,7 @@ impl Coordinator {
         }
     }
 
-    /// The state of a partition that the node does not know yet.
+    /// Creates the state of a partition that the node does not attend.
     fn new_partition(&mut self, queue_id: QueueId, tag: Tag, now: Instant) -> Option<PartitionId> {
         let queue = self.membership.queues.get(&queue_id)?;
         let remote = match (tag, &queue.watch) {
@@ -240,15 +240,16 @@ impl Coordinator {
             &self.ends,
             now,
         );
-        // A worker whose coordinator panics leaves the registered ones; probes read the health.
+        // If the coordinator panics, the worker leaves all registered partitions. Probes read the
+        // health.
         self.membership.registered.add(&remote);
         self.membership.health.added(partition.name(), id);
         self.partitions.insert(id, partition);
         Some(id)
     }
 
-    /// Tells the shares whether the partition takes messages. While none of a queue does, other queues
-    /// have its share.
+    /// Tells the shares whether the partition takes messages. While no partition of a queue does,
+    /// other queues have its share.
     pub(crate) fn open(&mut self, id: PartitionId) {
         let Some(partition) = self.partitions.get_mut(&id) else {
             return;
@@ -268,7 +269,7 @@ impl Coordinator {
         }
     }
 
-    /// The partitions of a queue that the node attends, and is not about to leave.
+    /// The partitions of a queue that the node attends and is not leaving.
     pub(crate) fn attended(&self, queue: &NodeQueue) -> impl Iterator<Item = &NodePartition> {
         let partitions = queue.partitions.values();
         let partitions = partitions.filter_map(|id| self.partitions.get(id));
@@ -282,7 +283,7 @@ impl Coordinator {
             route: partition.route().clone(),
         };
         let change = SubscriptionChange::Add(id, channel);
-        // The subscription runs as long as this task.
+        // The send succeeds as long as the subscription's task runs.
         let _ = self.membership.subscriptions.send(change);
     }
 }

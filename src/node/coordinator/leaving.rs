@@ -1,4 +1,4 @@
-//! How a node gives up queues, and leaves partitions.
+//! Makes the node give up queues and leave partitions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::node::{PartitionId, QueueId};
 use crate::telemetry::events;
 
 impl Coordinator {
-    /// The queues that were removed and whose handlers have not ended.
+    /// The names of removed queues whose handlers have not ended.
     pub(crate) fn removed_names(&self) -> BTreeSet<String> {
         if !self.membership.is_draining() {
             return BTreeSet::new();
@@ -30,7 +30,7 @@ impl Coordinator {
         removed.map(|queue| queue.name().to_owned()).collect()
     }
 
-    /// Takes no more messages of the queue, and leaves it when its handlers have ended.
+    /// Stops taking messages of the queue, and leaves it when its handlers have ended.
     pub(crate) fn remove(&mut self, name: &str, reply: Option<CommandReply>, now: Instant) {
         let Some(queue_id) = self.membership.by_name.remove(name) else {
             if let Some(reply) = reply {
@@ -55,13 +55,14 @@ impl Coordinator {
         self.end_removed(queue_id);
     }
 
-    /// Leaves a partition, a step in each call; the next one follows when what it waits for has ended.
+    /// Takes the next step of leaving a partition. Called again when what the step waits for has
+    /// ended.
     pub(crate) fn leave(&mut self, id: PartitionId, now: Instant) {
         let Some(partition) = self.partitions.get_mut(&id) else {
             return;
         };
         match partition.phase {
-            // 1. The node takes no more messages of it.
+            // Step 1: the node takes no more messages of the partition.
             Phase::Attending => {
                 partition.phase = Phase::Draining;
                 self.membership.draining += 1;
@@ -75,8 +76,8 @@ impl Coordinator {
                 let change = SubscriptionChange::Remove(id);
                 let _ = self.membership.subscriptions.send(change);
             }
-            // 2. Its handlers and settlements have ended: the node tells Redis. A beat in flight must
-            // not reach Redis after that: it would register the node again.
+            // Step 2: its handlers and settlements have ended, so the node sends its leave. A beat
+            // in flight must not reach Redis after the leave: it would register the node again.
             Phase::Draining if partition.is_drained() => {
                 if partition.timers.is_in_flight(Action::Beat) {
                     return;
@@ -90,7 +91,7 @@ impl Coordinator {
                 });
             }
             Phase::Draining | Phase::Leaving => {}
-            // 3. Redis knows, or could not be told: nothing of the partition is left.
+            // Step 3: the leave was sent, or failed. Nothing of the partition is left.
             Phase::Left => {
                 let (queue_id, remote) = (partition.queue, Arc::clone(&partition.remote));
                 debug_assert!(partition.timers.is_closed(), "its timers would stay");
@@ -104,14 +105,15 @@ impl Coordinator {
                     queue.partitions.retain(|_, other| *other != id);
                 }
                 self.end_removed(queue_id);
-                // The roster may have given it back meanwhile, or the queue has no more than it.
+                // The roster may have given the partition back to this node meanwhile, or the queue
+                // may have no other.
                 self.attend_ranks(queue_id, now);
                 self.attend_only_home(queue_id, now);
             }
         }
     }
 
-    /// Goes on to leave the partitions that the node has begun to leave.
+    /// Takes the next step for all partitions that the node is leaving.
     pub(crate) fn end_drained(&mut self, now: Instant) {
         if !self.membership.is_draining() {
             return;
@@ -123,7 +125,7 @@ impl Coordinator {
         }
     }
 
-    /// Ends a removed queue of which nothing is left.
+    /// Ends a removed queue of which no partition is left.
     fn end_removed(&mut self, queue_id: QueueId) {
         let Some(queue) = self
             .membership
@@ -154,7 +156,7 @@ impl Coordinator {
         partition.is_some_and(|partition| partition.timers.is_in_flight(Action::Beat))
     }
 
-    /// The node ends: leaves all queues.
+    /// Leaves all queues, because the node ends.
     pub(crate) async fn leave_all(&mut self, mut events: UnboundedReceiver<Event>) {
         // A beat in flight must not reach Redis after the leave: it would register the node again.
         let tasks = self.tasks.clone();
@@ -163,13 +165,14 @@ impl Coordinator {
             while self.is_beating(id) {
                 tokio::select! {
                     Some(event) = events.recv() => self.handle(event),
-                    // If the beat's own task panicked, no reply comes.
+                    // No reply comes if the task of the beat panicked.
                     () = tasks.happened() => break,
                 }
             }
         }
-        // A dropped worker may have claims in flight. Later replies fail to be sent, and the tasks of
-        // their claims release the messages. The handlers of those that came release theirs.
+        // A dropped worker may have claims in flight. Replies that come later cannot be sent, so
+        // the tasks of their claims release the messages. For replies that came, dropping the
+        // handlers releases them.
         events.close();
         while let Ok(event) = events.try_recv() {
             self.handle(event);
@@ -194,8 +197,8 @@ impl Coordinator {
     }
 }
 
-/// Tells whoever removed a queue that the node has left it.
+/// Tells the caller who removed a queue that the node has left it.
 fn teller(reply: CommandReply) -> Box<dyn FnOnce() + Send> {
-    // A caller that dropped its future needs no reply.
+    // The send fails if the caller dropped its future.
     Box::new(move || drop(reply.send(Ok(()))))
 }

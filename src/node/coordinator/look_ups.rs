@@ -1,4 +1,5 @@
-//! The coordinator's look-ups of claims whose reply was lost: see `state::lost_claim`.
+//! The coordinator's look-ups: reads the leases of claims whose reply was lost. `state::lost_claim`
+//! has the rules.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,8 +19,8 @@ use crate::protocol::counts::MAX_CLAIM;
 use crate::server::patience::reconnect_delays;
 use crate::telemetry::events;
 
-/// After this many refusals, about 10 s, the node claims again without a look: the user may lack a
-/// right for good.
+/// After this many refused look-ups, about 10 s, the node claims again without one: the user may
+/// lack the right for good.
 const MAX_REFUSALS: u32 = 20;
 
 impl Coordinator {
@@ -57,7 +58,7 @@ impl Coordinator {
             return;
         };
         partition.claim.sent(Instant::now());
-        // Pulls that wait get the messages, or learn that the server is away.
+        // Waiting pulls get the recovered messages, or learn that the server is away.
         let pulls = partition.consumer.pulls();
         let bound = pulls.and_then(|pulls| pulls.bind(id, MAX_CLAIM));
         let is_last = self.wake.is_none() || !partition.is_attending();
@@ -77,7 +78,7 @@ impl Coordinator {
         });
     }
 
-    /// The lease of a claim without a reply was read, or could not be.
+    /// Handles the answer to a look-up.
     pub(crate) fn looked_up(&mut self, id: PartitionId, grant: LostGrant, now: Instant) {
         let LostGrant {
             bound,
@@ -122,8 +123,8 @@ impl Coordinator {
         self.want_for(id, Wanted::Woken, now);
     }
 
-    /// Starts handlers for these messages, or gives them to pulls, as far as that is possible. The
-    /// others are released: another node may handle them.
+    /// Gives these messages to handlers, or to pulls. What they cannot take is released, because
+    /// another node may handle it.
     fn hand_out(
         &mut self,
         id: PartitionId,
@@ -161,7 +162,7 @@ impl Coordinator {
         }
     }
 
-    /// Handlers for messages that are leased already, at most this many; `None` if there are none.
+    /// Permits for messages that are leased already, at most `most`; `None` if no handler is free.
     fn permits_for(
         &mut self,
         id: PartitionId,
@@ -177,7 +178,7 @@ impl Coordinator {
     }
 }
 
-/// Releases the messages of a claim whose reply came after the end of the coordinator.
+/// Releases the messages of a claim whose reply came after the coordinator's end.
 pub(crate) async fn release(partition: &Arc<Partition>, event: Event) {
     let deliveries = match event {
         Event::Reply(_, Reply::LookedUp(grant)) => grant.all(),

@@ -1,4 +1,5 @@
-//! The queues of a node, and what it needs to attend more; how it tells Redis that it leaves.
+//! The queues of a node, what it needs to attend further ones, and how it tells Redis that it
+//! leaves.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,15 +20,15 @@ use crate::telemetry::events;
 
 /// What the node needs to attend further queues.
 pub(crate) struct Membership {
-    /// The queues to start with.
+    /// The queues that the node starts with.
     pub(crate) initial: Vec<QueueEntry>,
     pub(crate) patterns: Vec<PatternEntry>,
     /// For how long the node may be silent about a queue in which nothing happens.
     pub(crate) silence: Duration,
     pub(crate) health: Arc<SharedHealth>,
-    /// The connections of the node.
+    /// The node's own connections to the servers.
     pub(crate) servers: Arc<Servers>,
-    /// For the handlers of every queue.
+    /// The settings that the handlers of all queues share.
     pub(crate) context: HandlerContext,
     pub(crate) registered: Arc<Registered>,
     pub(crate) subscriptions: UnboundedSender<SubscriptionChange>,
@@ -37,7 +38,7 @@ pub(crate) struct Membership {
     /// Queues that the user removed: no scan adds them again.
     pub(crate) excluded: BTreeSet<String>,
     pub(crate) ids: LastIds,
-    /// How many partitions the node leaves, which still have handlers.
+    /// How many partitions the node is leaving whose handlers have not ended.
     pub(crate) draining: usize,
 }
 
@@ -47,8 +48,8 @@ impl Membership {
     }
 }
 
-/// The partitions in which Redis counts the node as alive, by their wake-up lists. If the coordinator
-/// panics, the worker tells Redis in its place that the node leaves them.
+/// The partitions in which Redis counts the node as alive, keyed by their wake-up lists. If the
+/// coordinator panics, the worker uses them to tell Redis that the node leaves.
 #[derive(Default)]
 pub(crate) struct Registered(Mutex<HashMap<String, Arc<Partition>>>);
 
@@ -75,7 +76,7 @@ impl Registered {
     }
 }
 
-/// Reports that a node leaves a partition.
+/// Tells Redis that a node leaves a partition.
 pub(crate) async fn send_leave(partition: &Partition, node: &str) {
     let reports = partition.has_times();
     let left = partition.beat(node, Presence::Leave, reports).await;
@@ -85,7 +86,7 @@ pub(crate) async fn send_leave(partition: &Partition, node: &str) {
     }
 }
 
-/// Takes a node out of a roster.
+/// Removes a node from the roster of a queue.
 pub(crate) async fn unwatch(home: &Partition, node: &str) {
     if let Err(error) = home.unwatch(node).await {
         let then = "Redis forgets the node after 3 s";

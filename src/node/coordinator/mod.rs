@@ -1,5 +1,5 @@
-//! The coordinator: the one task that owns the state of a node, decides, and sends the calls that
-//! follow from it. The other rooms keep that state, tell it something, or do what it says.
+//! The coordinator: the one task that owns the state of a node, decides, and makes the calls. The
+//! other rooms keep that state, report events to it, or do what it says.
 
 mod claiming;
 mod deputies;
@@ -44,62 +44,62 @@ use crate::node::state::timers::{Action, Due, NodeTimers};
 use crate::node::state::wake_lists::WakeLists;
 use crate::partition::Partition;
 
-/// Shortest time between a beat and the beat after a resync: a subscription that fails repeatedly
-/// must not load the server with beats.
+/// The shortest time between a beat and the beat after a lost subscription: a subscription that
+/// fails repeatedly must not load the server with beats.
 const RESYNC_PAUSE: Duration = Duration::from_millis(100);
 
-/// How many beats a second the node sends at most because it starts or reconnects with many queues.
+/// The most beats per second that the node sends because it starts or reconnects with many queues.
 pub(crate) const PACED_BEATS: u32 = 1_000;
 
-/// How many events are handled at most before due actions get a turn.
+/// The most events that are handled before due actions get a turn.
 const MAX_EVENTS: usize = 1_024;
 
 /// The signals that end a node, in their order.
 #[derive(Clone, Default)]
 pub(crate) struct Stop {
-    /// Claim no more.
+    /// Stops new claims.
     pub(crate) claims: CancellationToken,
-    /// Set by the coordinator: no claim is in flight any more.
+    /// Set by the coordinator when no claim is in flight any more.
     pub(crate) claimed: CancellationToken,
-    /// Drop the handlers.
+    /// Drops the running handlers.
     pub(crate) abort: CancellationToken,
-    /// Leave all queues and end.
+    /// Makes the node leave all queues and end.
     pub(crate) leave: CancellationToken,
 }
 
 pub(crate) struct Coordinator {
     /// The id of this node.
     pub(crate) node: String,
-    /// For replies to the calls that this task spawns.
+    /// The sender of the coordinator's own events, for the replies to its calls.
     pub(crate) sender: UnboundedSender<Event>,
     pub(crate) stop: Stop,
     pub(crate) tasks: Tasks,
     pub(crate) timers: NodeTimers,
-    /// All that the node knows of its partitions. What else has partitions by their ids is an index of
-    /// these: `competing`, `wake_lists`, and those of each queue in `membership`.
+    /// All that the node knows of its partitions. Other collections of partition ids are indexes
+    /// into this map: `competing`, `wake_lists`, and those of each queue in `membership`.
     pub(crate) partitions: HashMap<PartitionId, NodePartition>,
-    /// The partitions that want to claim or have handlers; others as well, until `dispatch` finds
-    /// that they do neither.
+    /// The partitions that want to claim or have handlers. It may contain others until the next
+    /// `dispatch`.
     pub(crate) competing: BTreeSet<PartitionId>,
     pub(crate) wake_lists: WakeLists,
     pub(crate) membership: Membership,
     pub(crate) shares: Shares,
     pub(crate) concurrency: usize,
-    /// `None` once the node claims no more.
+    /// The waits on wake-up lists; `None` once the node has stopped claiming.
     pub(crate) wake: Option<WakeUps>,
     pub(crate) ends: Arc<HandlerEnds>,
     pub(crate) leases: Leases,
-    /// Whether the lease of a claim without a reply may have to be read.
+    /// Whether a claim may be without a reply, so that its lease must be read.
     pub(crate) has_lost_claims: bool,
-    /// How many calls that give a wake-up token back are in flight.
+    /// How many calls that give back a wake-up token are in flight.
     pub(crate) returning: usize,
-    /// The end of the wait for more handlers before a claim.
+    /// Until when the coordinator waits for more handlers to end before it claims.
     pub(crate) gather_until: Option<Instant>,
 }
 
 impl Coordinator {
-    /// Runs until `stop.leave`. Then reports that the node leaves, so that another node becomes the
-    /// leader at once.
+    /// Runs until `stop.leave`. Then tells Redis that the node leaves, so that another node becomes
+    /// the leader at once.
     pub(crate) async fn run(mut self, mut events: UnboundedReceiver<Event>, timer: PreciseTimer) {
         self.attend_initial(Instant::now());
         loop {
@@ -116,7 +116,8 @@ impl Coordinator {
                 () = timer.wait(next) => {}
                 () = claims_stop.cancelled(), if self.wake.is_some() => self.stop_claiming(),
             }
-            // Events first: a reply that has arrived may make a due action unnecessary.
+            // Events come before due actions: a reply that has arrived may make an action
+            // unnecessary.
             for _ in 0..MAX_EVENTS {
                 let Ok(event) = events.try_recv() else { break };
                 self.handle(event);
@@ -134,7 +135,7 @@ impl Coordinator {
         self.leave_all(events).await;
     }
 
-    /// The earliest that is due.
+    /// Takes the earliest action that is due.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Due> {
         let partitions = &mut self.partitions;
         self.timers
@@ -163,7 +164,7 @@ impl Coordinator {
                 }
             }
             Hint::Subscribed(id) => {
-                // After a lost connection, this hint comes for every queue: spread the beats.
+                // After a lost connection this hint comes for every queue, so the beats are spread.
                 let spread_ms = self.partitions.len() as u64 * 1_000 / u64::from(PACED_BEATS);
                 let Some(partition) = self.partitions.get_mut(&id) else {
                     return;
@@ -184,7 +185,8 @@ impl Coordinator {
 
     fn answered(&mut self, id: PartitionId, reply: Reply, now: Instant) {
         if matches!(reply, Reply::TokenReturned) {
-            // Also for a queue that the node has left meanwhile: `report_claimed` waits for it.
+            // Counted even if the node has left the queue meanwhile, because `report_claimed` waits
+            // for it.
             self.returning = self.returning.saturating_sub(1);
             return;
         }
@@ -207,7 +209,8 @@ impl Coordinator {
                         let is_parked = matches!(mode, BeatMode::Parked(_));
                         health.beaten(partition.name(), id, sent, beat.leader, is_parked);
                         let has_ready = partition.beat_answered(&beat, sent, timers, now);
-                        // Its claim is on the way; the beat is for the case that it is not.
+                        // A claim for the pull is normally under way. The beat helps if there is
+                        // none.
                         let is_owed = partition.consumer.must_ask(id);
                         self.open(id);
                         if has_ready {
@@ -233,7 +236,7 @@ impl Coordinator {
             Reply::Promoted(result) => {
                 partition.moved(Action::Promote, &result, timers, now);
                 if result.is_ok() && !self.covers(id) {
-                    // No wake-up token reaches this node.
+                    // No wake-up token reaches this node, so it claims without one.
                     self.want(id, now);
                 }
             }
@@ -302,7 +305,7 @@ impl Coordinator {
         });
     }
 
-    /// Makes a call in a task of its own; its reply comes back as an event.
+    /// Makes a call in a task of its own. The reply comes back as an event.
     pub(crate) fn call<F: Future<Output = Reply> + Send + 'static>(
         &self,
         id: PartitionId,
@@ -314,12 +317,13 @@ impl Coordinator {
         let call = call(Arc::clone(&partition.remote));
         let sender = self.sender.clone();
         self.tasks.spawn(Task::Call, async move {
-            // The coordinator may have stopped.
+            // The send fails if the coordinator has stopped.
             let _ = sender.send(Event::Reply(id, call.await));
         });
     }
 
-    /// Whether the blocking pop in flight, or the next one, covers the wake-up list of this queue.
+    /// Whether the blocking pop in flight, or the next one, covers the wake-up list of this
+    /// partition.
     pub(crate) fn covers(&self, id: PartitionId) -> bool {
         self.wake.as_ref().is_some_and(|wake| wake.covers(id))
     }
@@ -344,7 +348,8 @@ impl Coordinator {
     }
 }
 
-/// The next wake-up. Starts no pop while no handler is free, so that other nodes get the tokens.
+/// Waits for the next wake-up. Starts no pop while no handler is free, so that other nodes get the
+/// tokens.
 async fn woken(wake: &mut Option<WakeUps>, may_start: bool) -> WakeUp {
     match wake {
         Some(wake) => wake.wait(may_start).await,

@@ -1,4 +1,4 @@
-//! The coordinator's part of pulls, which take the place of a handler.
+//! The coordinator's part of pulls, which a queue may have instead of a handler.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,8 +40,8 @@ impl Coordinator {
         pulls.ok_or_else(|| Error::invalid("a worker handles the queue"))
     }
 
-    /// A pull has come. Each partition is asked once, whatever the last replies said: the caller
-    /// wants to know what is due now.
+    /// Called when a pull has come. It asks each partition once, whatever earlier replies said: the
+    /// caller wants to know what is due now.
     pub(crate) fn pulled(&mut self, name: &str, now: Instant) {
         let queue_id = self.membership.by_name.get(name);
         let Some(queue) = queue_id.and_then(|id| self.membership.queues.get(id)) else {
@@ -57,7 +57,8 @@ impl Coordinator {
         }
     }
 
-    /// A lease has the token that the caller of a pull has chosen: only that pull has failed.
+    /// Called when the token that the caller of a pull chose already has a lease. Only that pull
+    /// fails.
     pub(crate) fn refused_token(
         &mut self,
         id: PartitionId,
@@ -73,12 +74,12 @@ impl Coordinator {
             partition.claim.succeeded(false);
         }
         if for_promote {
-            // The claim was to take its place.
+            // The refused claim was sent instead of a promote, which is made now.
             self.call(id, |partition| async move {
                 Reply::Promoted(partition.promote().await)
             });
         }
-        // The token that woke this node, if one did, is for another pull or another node.
+        // The token that woke this node, if any, is meant for another pull or another node.
         if self
             .partitions
             .get(&id)
@@ -90,8 +91,8 @@ impl Coordinator {
         }
     }
 
-    /// Hands what a claim granted to its pulls. Their callers extend the leases and settle: the node
-    /// keeps nothing of the deliveries.
+    /// Gives the messages of a claim to its pulls. Their callers extend the leases and settle: the
+    /// node keeps nothing of the deliveries.
     pub(crate) fn answer_pulls(
         &mut self,
         id: PartitionId,

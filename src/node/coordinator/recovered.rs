@@ -1,4 +1,4 @@
-//! What a claim granted, and how it is found if its reply was lost.
+//! The grant of a claim, and its recovery if the claim's reply was lost.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::protocol::replies::Header;
 use crate::protocol::results::claim::Granted;
 use crate::telemetry::metrics::Counter;
 
-/// What was granted, as deliveries of the partition.
+/// Turns granted messages into deliveries of the partition.
 pub(crate) fn deliveries(
     partition: &Arc<Partition>,
     granted: Vec<Granted>,
@@ -24,26 +24,27 @@ pub(crate) fn deliveries(
     granted.map(|granted| Delivery::new(Arc::clone(partition), granted))
 }
 
-/// The lease of a claim without a reply, as it was read.
+/// The lease of a claim without a reply, as Redis returned it.
 pub(crate) struct LostGrant {
     pub(crate) bound: Option<BoundPulls>,
     pub(crate) result: Result<Recovered, Error>,
-    /// Whether it was read patiently, for the node stops or leaves the partition.
+    /// Whether this is the last read, because the node stops or leaves the partition. It is
+    /// repeated for 10 s if it fails.
     pub(crate) is_last: bool,
 }
 
-/// What the lease holds.
+/// The messages that the lease holds.
 pub(crate) struct Recovered {
     pub(crate) header: Header,
-    /// No lease of these began before.
+    /// When the claim was first sent: no lease of these messages began earlier.
     pub(crate) sent: Instant,
     pub(crate) leased: Vec<Delivery>,
-    /// Their leases may have ended.
+    /// Messages whose leases may have ended.
     pub(crate) unsure: Vec<Delivery>,
 }
 
-/// What the lease of this claim's token holds. The messages are extended if much of the lease is over.
-/// With `patiently`, the call is repeated for 10 s.
+/// Reads what the lease of this claim's token holds. It extends the messages if much of the lease
+/// is over. With `patiently`, the read is repeated for 10 s.
 pub(crate) async fn read_lease(
     claim: OwnClaim,
     partition: &Arc<Partition>,
@@ -79,7 +80,7 @@ impl Recovered {
                 (delivery, result)
             });
         }
-        // The extensions neither panic nor are cancelled.
+        // The tasks of the extensions neither panic nor are cancelled.
         while let Some(Ok((delivery, result))) = extensions.join_next().await {
             match result {
                 Ok(ExtendOutcome::Until(_)) => self.leased.push(delivery),
@@ -96,7 +97,7 @@ impl Recovered {
 }
 
 impl LostGrant {
-    /// This grant with another answer.
+    /// Replaces the answer of this grant.
     #[cfg(test)]
     pub(crate) fn with(self, answer: Result<(Header, Vec<Delivery>), Error>) -> Self {
         let result = answer.map(|(header, leased)| Recovered {
@@ -108,7 +109,7 @@ impl LostGrant {
         Self { result, ..self }
     }
 
-    /// The messages, for nobody is left who could handle them.
+    /// All messages, for a release: no consumer is left that could take them.
     pub(crate) fn all(self) -> Vec<Delivery> {
         self.result.map(Recovered::all).unwrap_or_default()
     }

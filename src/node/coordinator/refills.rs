@@ -11,7 +11,8 @@ use crate::protocol::results::administer::Beat;
 use crate::telemetry::events;
 
 impl Coordinator {
-    /// Refills the lists of a queue that this node leads, if the reply to a beat asks for it.
+    /// Refills the lists of fires of a queue that this node leads, if the reply to a beat asks for
+    /// it.
     pub(crate) fn refill(&mut self, id: PartitionId, beat: &Beat, now: Instant) {
         let Some(partition) = self.partitions.get_mut(&id) else {
             return;
@@ -38,7 +39,7 @@ impl Coordinator {
         });
     }
 
-    /// The answer to a refill.
+    /// Handles the answer to a refill.
     pub(crate) fn refilled(&mut self, id: PartitionId, mut reply: RefillReply, now: Instant) {
         let Some(partition) = self.partitions.get_mut(&id) else {
             return;

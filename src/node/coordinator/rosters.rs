@@ -1,5 +1,4 @@
-//! The partitions of a queue with a map: which of them the coordinator attends, by the roster at the
-//! home.
+//! Queues with a map: which of their partitions the node attends, by the roster at the home.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,14 +20,16 @@ use crate::router::Partitions;
 use crate::server::patience::reconnect_delays;
 use crate::telemetry::events;
 
-/// The rank of a node that is about to leave: it promotes 0.2 s after the due time.
+/// The rank of a node that is leaving the queue. With it the node promotes 0.2 s after the due
+/// time.
 const LAST_RANK: usize = 8;
-/// A leader whose handlers are all busy asks for help if messages of its partition wait for so
-/// long.
+/// For how long messages must wait before a leader whose handlers are all busy asks other nodes to
+/// help.
 const OVERDUE: Duration = Duration::from_millis(200);
 
 impl Coordinator {
-    /// A reply of a partition carried this epoch: reads the map again if the node has another one.
+    /// Called with the epoch in a partition's reply: reads the map again if the node has another
+    /// epoch.
     pub(crate) fn check_epoch(&mut self, id: PartitionId, epoch: Option<u64>) {
         let Some(partition) = self.partitions.get(&id) else {
             return;
@@ -43,7 +44,7 @@ impl Coordinator {
         };
         let watch = queue.watch.as_ref();
         let known = watch.and_then(|watch| watch.partitions.epoch());
-        // Another partition than the home may have the map of a moment ago.
+        // A partition other than the home may still have the previous map.
         let is_news = match tag {
             Tag::Home => epoch != known,
             Tag::Numbered(_) => epoch > known,
@@ -56,12 +57,12 @@ impl Coordinator {
         self.tasks.spawn(Task::Call, async move {
             let seen = router.current();
             let read = router.confirm(&seen, epoch).await;
-            // The coordinator may have stopped.
+            // The send fails if the coordinator has stopped.
             let _ = sender.send(Event::Mapped(queue_id, read));
         });
     }
 
-    /// The map of a queue was read.
+    /// Handles the answer to a read of a queue's map.
     pub(crate) fn mapped(
         &mut self,
         queue_id: QueueId,
@@ -96,7 +97,7 @@ impl Coordinator {
         }
     }
 
-    /// The queue has one partition again.
+    /// Called when a queue has only one partition again.
     fn attend_home_alone(&mut self, queue_id: QueueId, now: Instant) {
         let Some(queue) = self.membership.queues.get_mut(&queue_id) else {
             return;
@@ -114,8 +115,9 @@ impl Coordinator {
         members.any(|partition| self.free_for(partition.id) > 0)
     }
 
-    /// Takes this node out of the roster, because it takes no more messages of the queue. It keeps
-    /// its partitions until its handlers have ended, behind the nodes that attend them now.
+    /// Takes this node out of the roster, because it takes no more messages of the queue. The node
+    /// keeps its partitions until its handlers have ended, at a rank behind those of the nodes that
+    /// attend them now.
     pub(crate) fn leave_roster(&mut self, queue_id: QueueId) {
         let Some(queue) = self.membership.queues.get_mut(&queue_id) else {
             return;
@@ -139,7 +141,7 @@ impl Coordinator {
         }
     }
 
-    /// Watches the roster now.
+    /// Sends a watch of the queue's roster now.
     pub(crate) fn watch(&mut self, queue_id: QueueId, now: Instant) {
         if self.wake.is_none() {
             return; // the node is about to end
@@ -164,7 +166,7 @@ impl Coordinator {
         });
     }
 
-    /// The partitions that this node leads and cannot keep up with.
+    /// The partitions that this node leads and whose messages wait too long.
     fn overdue_partitions(&self, queue_id: QueueId, now: Instant) -> Vec<Tag> {
         let Some(queue) = self.membership.queues.get(&queue_id) else {
             return Vec::new();
@@ -180,7 +182,7 @@ impl Coordinator {
         overdue.map(|partition| partition.remote.tag()).collect()
     }
 
-    /// A partition answered a watch that was sent at `sent`.
+    /// Handles the answer of a partition to a watch that was sent at `sent`.
     pub(crate) fn watched(
         &mut self,
         queue_id: QueueId,
@@ -200,7 +202,8 @@ impl Coordinator {
         };
         watch.is_watching = false;
         if self.wake.is_none() || queue.removal.is_some() {
-            // The watch may have reached Redis after the node had left the roster.
+            // This watch may have reached Redis after the node left the roster, and so entered it
+            // again.
             return self.leave_roster(queue_id);
         }
         let interval = watch.watch_interval(fastrand::f64());
@@ -231,7 +234,7 @@ impl Coordinator {
         }
     }
 
-    /// Attends what the roster gives to this node, and leaves the rest.
+    /// Attends the partitions that the roster gives to this node, and leaves all others.
     pub(crate) fn attend_ranks(&mut self, queue_id: QueueId, now: Instant) {
         let Some(queue) = self.membership.queues.get(&queue_id) else {
             return;
@@ -246,7 +249,7 @@ impl Coordinator {
         }
     }
 
-    /// Leaves the partitions of a queue that the node is not to attend any more.
+    /// Leaves the partitions of a queue for which `stays` is false.
     fn leave_all_but(&mut self, queue_id: QueueId, stays: impl Fn(Tag) -> bool, now: Instant) {
         let Some(queue) = self.membership.queues.get(&queue_id) else {
             return;
@@ -260,7 +263,7 @@ impl Coordinator {
         }
     }
 
-    /// Attends the home of a queue without a map, unless it is attended already.
+    /// Attends the home of a queue without a map, unless the node attends it already.
     pub(crate) fn attend_only_home(&mut self, queue_id: QueueId, now: Instant) {
         let queue = self.membership.queues.get(&queue_id);
         let has_map = queue.is_none_or(|it| it.watch.is_some() || it.removal.is_some());
@@ -269,7 +272,7 @@ impl Coordinator {
         }
     }
 
-    /// The partitions whose rosters have this node.
+    /// The partitions that keep a roster with this node.
     pub(crate) fn rosters(&self) -> Vec<Arc<Partition>> {
         let queues = self.membership.queues.values();
         queues.flat_map(NodeQueue::rosters).collect()

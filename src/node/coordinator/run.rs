@@ -40,7 +40,8 @@ use crate::telemetry::events;
 /// How long handlers and settlements may take to end after the grace period. A handler that blocks
 /// its thread cannot be dropped.
 const END_LIMIT: Duration = Duration::from_secs(15);
-/// How long they may take after a panic of an internal task. Settlements go on after the worker's end.
+/// How long handlers and settlements may take to end after a panic of an internal task. Settlements
+/// can continue after the worker's end.
 const PANIC_END_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long a node that is stopped before it has started waits until it has left its queues.
@@ -61,7 +62,8 @@ pub(crate) async fn run(
         }
     };
     if !first_beats(&settings, &node, stopped).await? {
-        // No coordinator has seen them. A later pull must learn that the node has ended.
+        // The coordinator never started, so nobody would answer the pulls. Closing them tells later
+        // pulls that the node has ended.
         for entry in &settings.queues {
             entry.consumer.close();
         }
@@ -85,21 +87,22 @@ pub(crate) async fn run(
         grace,
         ..
     } = &started;
-    // Dropping this future ends the node, too.
+    // If the caller drops this future, the guards end the node.
     let guards =
         [&signals.claims, &signals.abort, &signals.leave].map(|signal| signal.clone().drop_guard());
 
     tokio::select! {
         () = stop => {}
         () = abort.cancelled() => {}
-        // Without one of its tasks the node would claim nothing, or lose its leases: end it.
+        // Without one of its internal tasks the node would claim nothing or lose its leases, so it
+        // ends.
         () = tasks.happened() => {}
     }
     signals.claims.cancel();
     tokio::select! {
         () = signals.claimed.cancelled() => {}
         () = abort.cancelled() => signals.abort.cancel(),
-        // A claim is answered sooner, or fails.
+        // By then every claim has been answered or has failed.
         () = tokio::time::sleep(end_limit) => {}
         () = tasks.happened() => signals.abort.cancel(),
     }
@@ -115,7 +118,7 @@ pub(crate) async fn run(
     signals.leave.cancel();
     let _ = within(end_limit, &tasks, started.coordinator).await;
     if tasks.first().is_some() {
-        // The coordinator may have panicked before its leave. Without a leave, the node counts as
+        // The coordinator may have panicked before its leave. Without one, Redis counts the node as
         // alive for another 3 s.
         let leaves = leave_each(started.registered.take(), &started.node);
         let _ = tokio::time::timeout(PANIC_END_LIMIT, leaves).await;
@@ -134,7 +137,8 @@ pub(crate) async fn run(
     })
 }
 
-/// The result of `work`, or `None` after the limit, or soon after a panic of an internal task.
+/// Returns the result of `work`. `None` if the limit passes, or soon after a panic of an internal
+/// task.
 async fn within<T>(limit: Duration, tasks: &Tasks, work: impl Future<Output = T>) -> Option<T> {
     let after_panic = async {
         tasks.happened().await;
@@ -185,7 +189,7 @@ impl Started {
             let crowd = Arc::clone(&crowd);
             let sender = sender.clone();
             let report = move |found| {
-                // The coordinator may have stopped.
+                // The send fails if the coordinator has stopped.
                 let _ = sender.send(Event::Found(found));
             };
             let scanner = scanner::run(Arc::clone(&servers), patterns, crowd, report);
@@ -233,7 +237,7 @@ impl Started {
                     tracker: handlers.clone(),
                     retry: Retry::default(),
                     time_limit: None,
-                    // Each queue has its own.
+                    // Not used: each queue has its own lease.
                     lease: Duration::ZERO,
                     lease_ms: 0,
                     max_handlers: 0,
@@ -256,14 +260,14 @@ impl Started {
     }
 }
 
-/// Listens for the notices of all queues.
+/// Starts the task that listens for the notices of all queues.
 fn listener(
     servers: &Servers,
     changes: mpsc::UnboundedReceiver<SubscriptionChange>,
     sender: mpsc::UnboundedSender<Event>,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     let report = move |hint| {
-        // The coordinator may have stopped.
+        // The send fails if the coordinator has stopped.
         let _ = sender.send(Event::Hint(hint));
     };
     match servers {
@@ -278,13 +282,14 @@ async fn relay(
     sender: mpsc::UnboundedSender<Event>,
 ) {
     while let Some(command) = commands.recv().await {
-        // The coordinator may have stopped: then the command's reply is dropped.
+        // The send fails if the coordinator has stopped. Then the reply is dropped with the
+        // command.
         let _ = sender.send(Event::Command(command));
     }
 }
 
-/// Registers the node in the queues that the user named. A queue that cannot be used does not keep
-/// the others from being served. Returns whether the node starts: not if it is stopped before Redis
+/// Registers the node in the queues that the user named. A queue that cannot be used does not
+/// affect the others. Returns whether the node starts; it does not if it is stopped before Redis
 /// has answered.
 ///
 /// # Errors
@@ -308,10 +313,10 @@ async fn first_beats(
     let (report, reported) = oneshot::channel();
     let (starts, will_start) = oneshot::channel();
     let registration = tokio::spawn(async move {
-        // The caller may be dropped before it reads them.
+        // The send fails if the caller is dropped before it reads the results.
         let _ = report.send(beats.join_all().await);
         if will_start.await.is_err() {
-            // The worker was dropped: without a leave, the node counts as alive for 3 s.
+            // The worker was dropped. Without a leave, Redis counts the node as alive for 3 s.
             leave_each(homes, &node).await;
         }
     });
@@ -320,7 +325,7 @@ async fn first_beats(
         failures = reported => failures.unwrap_or_default(),
         () = stopped => {
             drop(starts);
-            // If Redis is silent, the task goes on alone.
+            // If Redis is silent, the registration continues in its own task.
             let _ = tokio::time::timeout(EARLY_STOP_LIMIT, registration).await;
             return Ok(false);
         }

@@ -1,4 +1,4 @@
-//! What a node gets from its worker: its settings, and commands while it runs.
+//! The settings that a node gets from its worker, and the commands that it gets while it runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,36 +19,37 @@ pub(crate) struct Settings {
     pub(crate) queues: Vec<QueueEntry>,
     pub(crate) patterns: Vec<PatternEntry>,
     pub(crate) concurrency: usize,
-    /// `None`: by weights.
+    /// Set for strict order of the queues; with `None` they share handlers by their weights.
     pub(crate) strict: Option<Duration>,
     /// For how long the node may be silent about a queue in which nothing happens.
     pub(crate) parking: Duration,
     pub(crate) grace: Duration,
     pub(crate) health: Arc<SharedHealth>,
-    /// Ends the grace period at once.
+    /// Ends the grace period at once when cancelled.
     pub(crate) abort: CancellationToken,
 }
 
-/// Makes something for the queue of this name.
+/// A function that makes something for the queue of this name.
 pub(crate) type ForName<T> = Arc<dyn Fn(&str) -> Result<T, Error> + Send + Sync>;
 
-/// Queues to attend as they are found.
+/// A pattern: the node attends the queues that match, as they are found.
 #[derive(Clone)]
 pub(crate) struct PatternEntry {
     pub(crate) pattern: Pattern,
     pub(crate) make: ForName<QueueEntry>,
 }
 
-/// Where the node reports how a command ended.
+/// The sender for the result of a command.
 pub(crate) type CommandReply = oneshot::Sender<Result<(), Error>>;
 
-/// A change while the node runs.
+/// A command of the worker's handle to a running node.
 pub(crate) enum NodeCommand {
     Add(Box<QueueEntry>, CommandReply),
-    /// Replied when the handlers of the queue have ended and the node has left it.
+    /// Removes a queue. The reply comes when the handlers of the queue have ended and the node has
+    /// left it.
     Remove(String, CommandReply),
-    /// Attends a queue for pulls, if it does not yet.
+    /// Makes the node attend a queue for pulls, unless it does so already.
     AddPulls(Box<QueueEntry>, oneshot::Sender<Result<Arc<Pulls>, Error>>),
-    /// A pull of this queue waits.
+    /// Tells the coordinator that a pull of this queue waits.
     Pulled(Arc<str>),
 }

@@ -1,4 +1,4 @@
-//! Which wake-up tokens the coordinator takes, and which it gives back.
+//! Decides which wake-up tokens the coordinator uses and which it gives back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use crate::node::runtime::task::Task;
 use crate::node::state::partition::NodePartition;
 use crate::telemetry::events;
 
-/// For claims of 0 messages: they lease nothing.
+/// The lease of a claim of 0 messages, which leases nothing.
 const ANY_LEASE_MS: u64 = 1;
 
 impl Coordinator {
-    /// A wake-up token came, or the pop failed and may have lost some.
+    /// Handles a wake-up token, or a failed pop that may have lost one.
     pub(crate) fn woken(&mut self, wake_up: WakeUp, now: Instant) {
         match wake_up {
             WakeUp::Token(id) => {
                 let partition = self.partitions.get_mut(&id);
                 let Some(partition) = partition.filter(|partition| partition.is_attending()) else {
-                    // The partition was removed while the pop covered its list.
+                    // The partition was removed while a pop covered its list.
                     return self.return_token(id);
                 };
-                // Scripts write no tokens while the queue is paused.
+                // A token shows that the queue is not paused: scripts write none during a pause.
                 partition.resumed();
                 let in_flight = partition.claim.is_in_flight();
                 let is_needed = partition.consumer.is_needed();
@@ -34,7 +34,8 @@ impl Coordinator {
                 if is_needed && (in_flight || self.free_for(id) > 0) {
                     self.want(id, now);
                 } else {
-                    // No handler is free here, or no pull waits: pass the token on to another node.
+                    // This node has no free handler or no waiting pull, so it gives the token to
+                    // another node.
                     self.return_token(id);
                     self.wake_lists.refuse(id);
                 }
@@ -52,7 +53,8 @@ impl Coordinator {
         }
     }
 
-    /// Claims for partitions whose last token was refused, as soon as they have a handler.
+    /// Wants a claim for each partition whose last token was given back, as soon as the partition
+    /// can get a handler.
     pub(crate) fn accept_refused(&mut self, now: Instant) {
         let accepted: Vec<_> = self
             .wake_lists
@@ -65,21 +67,21 @@ impl Coordinator {
         for id in accepted {
             self.wake_lists.accept(id);
             self.want(id, now);
-            // Until a pop covers the list again, notices must report new work.
+            // Until a pop covers the list again, the node relies on notices of new work.
             if let Some(partition) = self.partitions.get_mut(&id) {
                 partition.timers.beat_at(now, &mut self.timers, now);
             }
         }
     }
 
-    /// The partitions of which the last pop may have taken a token, and those that the next one covers.
+    /// The partitions whose token the last pop may have taken, and those that the next pop covers.
     pub(crate) fn token_lists(&self) -> BTreeSet<PartitionId> {
         let last = self.wake.iter().flat_map(WakeUps::last_covered);
         let last = last.map(|list| list.partition);
         self.wake_lists.lists().chain(last).collect()
     }
 
-    /// Gives a wake-up token back if there is work: a claim of 0 messages does this.
+    /// Gives a wake-up token back: a claim of 0 messages writes one if there is work.
     pub(crate) fn return_token(&mut self, id: PartitionId) {
         let attended = self.partitions.get(&id).map(|partition| &partition.remote);
         let covered = || {
@@ -97,7 +99,7 @@ impl Coordinator {
                 let then = "a beat wakes the other nodes within a second";
                 events::call_failed(partition.queue_name(), "wake", &error, then);
             }
-            // The coordinator may have stopped.
+            // The send fails if the coordinator has stopped.
             let _ = sender.send(Event::Reply(id, Reply::TokenReturned));
         });
     }

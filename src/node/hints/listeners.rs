@@ -1,5 +1,5 @@
-//! Listens for notices in a cluster: on one connection to each master that holds one of the
-//! queues. A queue whose slot moves is listened to at its new master.
+//! Listens for notices in a cluster: with one connection to each master that holds a queue of the
+//! node. If a queue's slot moves, the node listens at the new master.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::node::hints::subscriptions::{Channel, Hint, SubscriptionChange, liste
 use crate::server::link::ServerLink;
 use crate::server::servers::Cluster;
 
-/// How long to wait before a queue is placed again whose master is not known or cannot be used.
+/// How long to wait before a queue without a usable master is assigned again.
 const PLACE_PAUSE: Duration = Duration::from_secs(1);
 /// How many links to masters are made at a time.
 const MAX_LINKING: usize = 8;
@@ -23,18 +23,18 @@ struct Listeners<R> {
     wanted: HashMap<PartitionId, Wanted>,
     listeners: Vec<Listener>,
     tasks: JoinSet<()>,
-    /// Make the links to masters that the node has not used.
+    /// The tasks that make links to masters which the node has not used before.
     linking: JoinSet<()>,
-    /// When to place the queues again that have no listener.
+    /// When to assign the queues again that have no listener.
     place_at: Option<Instant>,
-    /// The hints of all listeners, with their links.
+    /// The hints of all listeners, each with the link of its listener.
     hints: UnboundedSender<(Arc<ServerLink>, Hint)>,
     report: R,
 }
 
 struct Wanted {
     channel: Channel,
-    /// The master at which the queue is listened to.
+    /// The master at which the node listens for this queue.
     at: Option<Arc<ServerLink>>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) async fn run(
             Some(_) = listeners.linking.join_next() => listeners.place_all(),
             () = place_again => listeners.place_all(),
             Some(Err(panic)) = listeners.tasks.join_next() => {
-                // The worker ends with an error that names its task.
+                // The panic of a listener ends the worker with an error that names its task.
                 if let Ok(panic) = panic.try_into_panic() {
                     std::panic::resume_unwind(panic);
                 }
@@ -115,8 +115,8 @@ impl<R: Fn(Hint)> Listeners<R> {
         }
     }
 
-    /// Listens to the queue at the master of its slot, and at no other. If the node has no link to
-    /// that master, it makes one first, and places all queues again.
+    /// Listens for the queue at the master of its slot only. If the node has no link to that
+    /// master, it makes one first, and then assigns all queues again.
     fn place(&mut self, partition: PartitionId) {
         let Some(wanted) = self.wanted.get(&partition) else {
             return;
@@ -130,7 +130,7 @@ impl<R: Fn(Hint)> Listeners<R> {
                 let route = route.clone();
                 self.linking.spawn(async move {
                     if route.link().await.is_err() {
-                        // The beats report why the master cannot be used.
+                        // No report here: the beats report why the master cannot be used.
                         tokio::time::sleep(PLACE_PAUSE).await;
                     }
                 });
@@ -143,12 +143,12 @@ impl<R: Fn(Hint)> Listeners<R> {
             Some(listener) => listener.clone(),
             None => self.start(&link),
         };
-        // The listener runs as long as its sender.
+        // The send succeeds as long as the listener's task runs.
         let _ = listener.send(SubscriptionChange::Add(partition, channel));
         let wanted = self.wanted.get_mut(&partition);
         if let Some(old) = wanted.and_then(|wanted| wanted.at.replace(link)) {
             self.leave(partition, &old);
-            // Until the new listener has subscribed.
+            // Notices are missing until the new listener has subscribed.
             (self.report)(Hint::Lost(partition));
         }
     }
@@ -163,7 +163,7 @@ impl<R: Fn(Hint)> Listeners<R> {
         let (changes, received) = unbounded_channel();
         let (hints, from) = (self.hints.clone(), Arc::clone(link));
         let report = move |hint| {
-            // The task of all listeners may have stopped.
+            // The send fails if the task of all listeners has stopped.
             let _ = hints.send((Arc::clone(&from), hint));
         };
         self.tasks.spawn(listen(Arc::clone(link), received, report));
@@ -174,7 +174,7 @@ impl<R: Fn(Hint)> Listeners<R> {
         changes
     }
 
-    /// Ends the listening to a queue at one master, and the listener if it was the last one.
+    /// Stops listening for a queue at one master. Ends the listener if it has no other queue.
     fn leave(&mut self, partition: PartitionId, link: &Arc<ServerLink>) {
         if let Some(listener) = self.listener(link) {
             let _ = listener.send(SubscriptionChange::Remove(partition));
@@ -186,7 +186,7 @@ impl<R: Fn(Hint)> Listeners<R> {
         self.listeners.retain(used);
     }
 
-    /// Whether the hint comes from the listener that the queue has now.
+    /// Whether the hint comes from the listener that the queue is assigned to now.
     fn is_current(&self, link: &Arc<ServerLink>, hint: Hint) -> bool {
         let (Hint::Notice(partition, _) | Hint::Subscribed(partition) | Hint::Lost(partition)) =
             hint;

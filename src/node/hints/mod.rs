@@ -1,5 +1,5 @@
-//! What tells a node that something may be due: notices, wake-up tokens, new queues. A lost hint
-//! makes a message late, and never wrong.
+//! Hints that something may be due: notices, wake-up tokens, new queues. A lost hint makes a
+//! message late, but never wrong.
 
 pub(in crate::node) mod listeners;
 pub(in crate::node) mod scanner;

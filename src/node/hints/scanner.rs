@@ -1,5 +1,5 @@
-//! Finds the queues that match the patterns of a worker: it hears of new ones, and scans for those of
-//! which it did not hear.
+//! Finds the queues that match the patterns of a worker: it receives the names of new queues, and
+//! scans for queues whose names it missed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,27 +19,29 @@ use crate::server::route::RoutedLane;
 use crate::server::servers::Servers;
 use crate::telemetry::events;
 
-/// Time between two steps: a node looks at 1,000 keys a second at most, but for the pass after it has
-/// begun to listen.
+/// The time between two steps. So a node scans at most 1,000 keys per second, except in a pass
+/// without pauses.
 const STEP_PAUSE: Duration = Duration::from_secs(1);
 /// Time from the end of a pass to the next, with jitter of a fifth.
 const PASS_PAUSE: Duration = Duration::from_secs(30);
-/// Above this number of nodes the passes become rarer: all nodes together scan as much as so many.
+/// Above this number of nodes each node scans less often, so that all nodes together scan as much
+/// as this many.
 const SCANNING_NODES: u64 = 10;
-/// How many queues of a pattern a node attends at most.
+/// The most queues of a pattern that a node attends.
 const MAX_QUEUES: usize = 10_000;
 
-/// Queues of the patterns.
+/// A report of queues that match the patterns.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// By name the index of the pattern.
+    /// The index of the pattern, by the name of the queue.
     pub(crate) names: BTreeMap<String, usize>,
-    /// Whether `names` has every queue that earlier reports named and that still exists.
+    /// Whether `names` has every existing queue that an earlier report named. If so, missing queues
+    /// are gone.
     pub(crate) is_complete: bool,
 }
 
-/// The largest number of live nodes in a queue of the node since the last pass, by its beats and
-/// watches.
+/// The largest number of live nodes that beats and watches have reported for a queue since the last
+/// pass.
 #[derive(Default)]
 pub(crate) struct Crowd(AtomicU64);
 
@@ -48,20 +50,20 @@ impl Crowd {
         self.0.fetch_max(nodes, Ordering::Relaxed);
     }
 
-    /// The pause after a pass of which a node alone makes one each `pause`.
+    /// The pause after a pass, given the pause of a node that is alone.
     fn stretched(&self, pause: Duration) -> Duration {
         let nodes = self.0.swap(0, Ordering::Relaxed).min(1_000_000);
         pause * nodes.max(SCANNING_NODES) as u32 / SCANNING_NODES as u32
     }
 
-    /// The pause after a step that took so long, in a pass that few nodes make without pauses.
+    /// The pause after a step of this duration, in a pass that only few nodes make without pauses.
     fn between(&self, took: Duration) -> Duration {
         let nodes = self.0.load(Ordering::Relaxed).min(1_000_000);
         took * (nodes / SCANNING_NODES) as u32
     }
 }
 
-/// Reports the queues that match. Never returns.
+/// Reports the queues that match the patterns. Never returns.
 pub(crate) async fn run(
     servers: Arc<Servers>,
     patterns: Vec<Pattern>,
@@ -86,7 +88,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Where it reports.
+/// The function that takes the scanner's reports.
 type Report = Box<dyn Fn(Found) + Send + Sync>;
 
 struct Scanner {
@@ -97,23 +99,24 @@ struct Scanner {
     hearing: UnboundedReceiver<NewQueue>,
     step_pause: Duration,
     pass_pause: Duration,
-    /// The queues that earlier reports named and that still exist, with their patterns. Each pattern
-    /// has at most [`MAX_QUEUES`]: others are left out until some of them go.
+    /// The existing queues that earlier reports named, each with the index of its pattern. A
+    /// pattern has at most [`MAX_QUEUES`] of them; further queues are left out until some are gone.
     reported: BTreeMap<String, usize>,
-    /// How many of them each pattern has.
+    /// How many queues of `reported` each pattern has.
     counts: Vec<usize>,
-    /// The patterns that had to leave queues out in this pass.
+    /// The patterns for which this pass had to leave queues out.
     full: BTreeSet<usize>,
-    /// What this pass has found, and of what the node heard meanwhile.
+    /// The queues that this pass has found, and those that were created during it.
     found: Found,
     is_listening: bool,
-    /// Whether creations may have been missed since this pass began.
+    /// Whether notices of new queues may have been missed since this pass began.
     has_missed: bool,
-    /// Whether this pass makes no pauses, because creations may have been missed before it.
+    /// Whether this pass makes no pauses, because notices of new queues may have been missed before
+    /// it.
     is_quick: bool,
-    /// The next step begins no earlier.
+    /// The next step begins at this instant or later.
     next_step: Instant,
-    /// Steps that failed since the last one that succeeded.
+    /// How many steps failed since the last successful one.
     failures: u32,
 }
 
@@ -146,7 +149,7 @@ impl Scanner {
     }
 
     async fn run(&mut self) {
-        // First it listens, so that the first pass need not be repeated.
+        // The scanner subscribes first, so that the first pass need not be repeated.
         if let Ok(new) = timeout(REACH_LIMIT, self.hearing.recv()).await {
             self.heard(new).await;
         }
@@ -161,20 +164,22 @@ impl Scanner {
             {
                 let seconds = (self.step_pause * steps + pause).as_secs();
                 events::scan_time(steps, seconds, self.is_listening);
-                // A subscription that fails again and again does not make it scan all the time.
+                // Delayed, so that a subscription that fails again and again does not cause endless
+                // scanning.
                 self.next_step = Instant::now() + start.elapsed();
             }
             self.wait_until(Instant::now() + pause).await;
         }
     }
 
-    /// Waits until then, and takes what is heard meanwhile. Ends early when a pass without pauses is
-    /// due.
+    /// Waits until this instant and receives new queues meanwhile. Ends early when a pass without
+    /// pauses is due.
     async fn wait_until(&mut self, until: Instant) {
         while !self.is_over() {
             let new = match self.hearing.try_recv() {
                 Ok(new) => Some(new),
-                // A sleep takes a millisecond at least, as long as some steps.
+                // Without this check, a sleep would take at least a millisecond, as long as some
+                // steps.
                 Err(_) if until <= Instant::now() => return,
                 Err(_) => tokio::select! {
                     new = self.hearing.recv() => new,
@@ -185,7 +190,7 @@ impl Scanner {
         }
     }
 
-    /// Whether a pass without pauses takes the place of this one.
+    /// Whether a pass without pauses must replace this one.
     fn is_over(&self) -> bool {
         self.has_missed && !self.is_quick
     }
@@ -199,11 +204,11 @@ impl Scanner {
         }
     }
 
-    /// Reports the queue if it exists: channels belong to all databases of a server, and whoever has
-    /// the right can publish.
+    /// Reports a created queue if it exists. The check is needed because channels belong to all
+    /// databases of a server, and any user with the right can publish.
     async fn created(&mut self, name: String) {
         if self.reported.contains_key(&name) {
-            return self.add([name]); // created again: this pass may have missed it
+            return self.add([name]); // created again: the pass may have missed it
         }
         let is_wanted = self.patterns.iter().any(|pattern| pattern.matches(&name));
         if let Ok(keys) = Keys::of_queue(&name)
@@ -216,8 +221,8 @@ impl Scanner {
         }
     }
 
-    /// One pass over the key space of each server: how many steps it made, or `None` if another one
-    /// takes its place. New names are reported as soon as they are seen, and all at its end.
+    /// Makes one pass over the key space of each server. It reports new names at once, and all
+    /// names at its end. Returns the number of its steps, or `None` if another pass replaces it.
     async fn pass(&mut self) -> Option<u32> {
         self.found = Found::begun();
         self.full.clear();
@@ -257,8 +262,8 @@ impl Scanner {
                     self.next_step = Instant::now() + pause;
                     self.add(names.unwrap_or_default());
                 }
-                // A failed step on the only server is repeated from its cursor until it succeeds. A
-                // server of several is left out until the next pass.
+                // A failed step on the only server is repeated from its cursor until it succeeds.
+                // With several servers, the failed one is skipped until the next pass.
                 Err(error) => {
                     self.failed(&error);
                     if !is_only {
@@ -267,7 +272,7 @@ impl Scanner {
                 }
             }
         }
-        // A queue that moved meanwhile may have been missed on both of its servers.
+        // A queue that moved during the pass may have been missed on both servers.
         self.found.is_complete &= owners == self.servers.owner_changes();
         for index in &self.full {
             events::too_many_queues(self.patterns[*index].text(), MAX_QUEUES);
@@ -284,7 +289,7 @@ impl Scanner {
         Some(steps)
     }
 
-    /// Reports those of these queues that match and are new to this pass.
+    /// Reports those of these queues that match a pattern and are new to this pass.
     fn add(&mut self, names: impl IntoIterator<Item = String>) {
         let mut new = BTreeMap::new();
         for name in names {
@@ -302,7 +307,7 @@ impl Scanner {
         }
     }
 
-    /// The first pattern that matches and has room.
+    /// The first pattern that matches the name and has room.
     fn pattern_of(&mut self, name: &str) -> Option<usize> {
         if let Some(index) = self.reported.get(name) {
             return Some(*index);
@@ -321,14 +326,14 @@ impl Scanner {
         None
     }
 
-    /// Delays the next step: with back-off if it may succeed soon, for the time between two passes
-    /// if not.
+    /// Delays the next step: by a back-off if the step may succeed soon, otherwise by the time
+    /// between two passes.
     fn failed(&mut self, error: &Error) {
         if self.failures == 0 {
             let patterns: Vec<_> = self.patterns.iter().map(Pattern::text).collect();
             events::scan_failed(&patterns.join(", "), error);
         }
-        // A new master may keep its keys in another order: this pass may miss some.
+        // A new master may keep its keys in another order, so this pass may miss some.
         self.found.is_complete = false;
         self.failures = self.failures.saturating_add(1);
         let pause = if error.is_retryable() {

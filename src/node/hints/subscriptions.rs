@@ -1,5 +1,5 @@
-//! Listens for notices that the head of a queue has changed. A lost notice delays a message by at
-//! most the fallback interval, or the time for which its queue is parked.
+//! Listens for notices: messages that the head of a queue has changed. A lost notice delays a
+//! message by at most the fallback interval, or by the parking time of a parked queue.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -37,11 +37,11 @@ pub(crate) struct Channel {
 /// What the subscription reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hint {
-    /// The head is now due at this Unix millisecond, or the scheduled set is empty.
+    /// A notice: the head is now due at this Unix millisecond, or the scheduled set is empty.
     Notice(PartitionId, Option<u64>),
-    /// Notices arrive from now on: those before were missed.
+    /// The channel of this partition is subscribed to. Notices that were sent earlier were missed.
     Subscribed(PartitionId),
-    /// Notices arrive no more.
+    /// The subscription of this partition has ended: no notices arrive.
     Lost(PartitionId),
 }
 
@@ -49,11 +49,11 @@ pub(crate) enum Hint {
 struct Channels<R> {
     link: Arc<ServerLink>,
     wanted: HashMap<PartitionId, Channel>,
-    /// The subscriptions that exist, by channel.
+    /// The subscribed channels, each with its partition.
     numbers: HashMap<Vec<u8>, PartitionId>,
-    /// The queues whose channels are not subscribed to, and when to try each.
+    /// The partitions whose channels are not subscribed to, each with the time of the next try.
     pending: BTreeSet<(Instant, PartitionId)>,
-    /// How many times in a row the server refused the channel of a queue that the user may use.
+    /// How many times in a row the server refused a channel for a reason that may pass.
     refusals: HashMap<PartitionId, u32>,
     report: R,
 }
@@ -96,8 +96,8 @@ pub(crate) async fn listen(
 }
 
 impl<R: Fn(Hint)> Channels<R> {
-    /// Passes notices on until the connection is lost, or until nothing is wanted before there is
-    /// one. After the end of `changes` nothing is wanted.
+    /// Passes notices on until the connection is lost, or until there is no channel to listen to.
+    /// After the end of `changes` there is none.
     async fn listen(
         &mut self,
         changes: &mut UnboundedReceiver<SubscriptionChange>,
@@ -140,8 +140,8 @@ impl<R: Fn(Hint)> Channels<R> {
         }
     }
 
-    /// The result of `work`; `None` if nothing is wanted any more. A server that is not the master
-    /// of its slots any more may never accept a connection: the changes say so.
+    /// Awaits `work`; returns `None` if no channel is left to listen to. A server that has lost its
+    /// slots may never accept a connection; then the changes remove its channels.
     async fn while_wanted<T>(
         &mut self,
         changes: &mut UnboundedReceiver<SubscriptionChange>,
@@ -222,7 +222,7 @@ impl<R: Fn(Hint)> Channels<R> {
         Ok(())
     }
 
-    /// The server refused the channel of this queue.
+    /// Handles the server's refusal of this partition's channel.
     fn refused(&mut self, partition: PartitionId, error: &Error, now: Instant) {
         let Some(channel) = self.wanted.get(&partition) else {
             return;
@@ -246,7 +246,7 @@ impl<R: Fn(Hint)> Channels<R> {
                     (self.report)(Hint::Notice(*partition, *head_ms));
                 }
             }
-            Received::Created(_) => {} // this connection does not ask for them
+            Received::Created(_) => {} // this connection subscribed to none
             Received::Ended(channel) => {
                 if let Some(partition) = self.numbers.remove(channel) {
                     (self.report)(Hint::Lost(partition));
@@ -257,11 +257,11 @@ impl<R: Fn(Hint)> Channels<R> {
         }
     }
 
-    /// The connection is lost, or was refused.
+    /// Handles a lost or refused connection.
     async fn lost(&mut self, error: &Error) {
         if let Some(channel) = self.wanted.values().next() {
             events::subscription_failed(&channel.queue_name, error);
-            // Another node of the cluster may serve the slots by now.
+            // Another server of the cluster may serve the slots by now.
             channel.route.learn(&self.link, error).await;
         }
         for partition in std::mem::take(&mut self.numbers).into_values() {
@@ -270,8 +270,8 @@ impl<R: Fn(Hint)> Channels<R> {
     }
 }
 
-/// The pauses before a channel is tried again that the server refused, such as one of a queue on
-/// another node of the server's cluster.
+/// The pauses between tries of a refused channel, such as one whose slot is on another server of
+/// the cluster.
 fn refusal_delays() -> Retry {
     Retry::exponential(Duration::from_millis(100), DENIED_PAUSE).unwrap_or_default()
 }

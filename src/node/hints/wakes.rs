@@ -1,5 +1,5 @@
-//! Waits on the wake-up lists of a node's queues, instead of polling: one blocking pop for all, or
-//! in a cluster, whose slots a pop cannot span, one for each.
+//! Waits on the wake-up lists of a node's queues instead of polling. One blocking pop covers all
+//! lists; in a cluster, where a pop cannot span slots, each list has its own pop.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
@@ -15,24 +15,24 @@ use crate::server::patience::reconnect_delays;
 use crate::server::route::Route;
 use crate::telemetry::events;
 
-/// How long a list is left out from which no pop can succeed.
+/// For how long a list is left out because no pop from it can succeed.
 const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 
-/// What a wait ended with.
+/// The result of a wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum WakeUp {
-    /// A token of this queue came.
+    /// A token of this partition came.
     Token(PartitionId),
-    /// A pop of these queues failed and may have lost a token.
+    /// A pop of these partitions' lists failed, and may have lost a token.
     Failed(Vec<PartitionId>),
 }
 
-/// A pop in flight. It returns the connection, and the index of the list whose token came.
+/// A pop in flight. Its result has the connection, and the index of the list whose token came.
 type Pending = Pin<Box<dyn Future<Output = (BlockingPop, Popped)> + Send>>;
 
 enum Popped {
     Token(Option<usize>),
-    /// The pop failed. For each list: why no pop from it can succeed, if none can.
+    /// The pop failed. For each list: the error if no pop from it can succeed.
     Failed(Error, Vec<Option<Error>>),
 }
 
@@ -40,22 +40,23 @@ enum Popped {
 #[derive(Clone)]
 pub(crate) struct WakeUpList {
     pub(crate) partition: PartitionId,
-    /// Gives a token back, also after the node has left the partition.
+    /// The partition, for giving a token back even after the node has left it.
     pub(crate) remote: Arc<Partition>,
     pub(crate) queue_name: String,
     pub(crate) key: String,
     pub(crate) route: Route,
 }
 
-/// The wake-up lists, as a node waits on them.
+/// The wake-up lists that a node waits on, and their pops.
 #[derive(Default)]
 pub(crate) struct WakeUps {
-    /// The pops by what their lists have in common: in a cluster the queue, else nothing.
+    /// The pops, each with its key: in a cluster the partition; otherwise `None` for the one pop.
     pops: BTreeMap<Option<PartitionId>, SharedPop>,
 }
 
 impl WakeUps {
-    /// The lists that the next pops cover. A pop in flight ends within about 2 s.
+    /// Sets the lists that the next pops cover. A pop in flight still covers the old ones; it ends
+    /// within about 2 s.
     pub(crate) fn listen(&mut self, lists: Vec<WakeUpList>) {
         let mut groups = BTreeMap::<_, Vec<_>>::new();
         for list in lists {
@@ -73,12 +74,13 @@ impl WakeUps {
         }
     }
 
-    /// Whether a pop in flight covers the list of this queue, or the next one if none is.
+    /// Whether the pop in flight covers the list of this partition, or, if none is in flight,
+    /// whether the next one will.
     pub(crate) fn covers(&self, partition: PartitionId) -> bool {
         self.pops.values().any(|pop| pop.covers(partition))
     }
 
-    /// The lists of the last pops, which may be in flight still.
+    /// The lists of the last pops, which may still be in flight.
     pub(crate) fn last_covered(&self) -> impl Iterator<Item = &WakeUpList> {
         self.pops.values().flat_map(|pop| &pop.in_flight)
     }
@@ -89,10 +91,10 @@ impl WakeUps {
         self.pops.values().any(|pop| pop.pending.is_some())
     }
 
-    /// Waits for a token, or for a pop that fails: after that, claim from every queue that it
-    /// covered, because the pop may have taken a token. If it `may_start`, it starts another pop when
-    /// one ends without a token, with the lists of the last [`listen`](Self::listen). Pends while
-    /// there are no lists.
+    /// Waits for a token or for a failed pop. After a failed pop, the caller must claim from every
+    /// queue that it covered, because the pop may have taken a token. With `may_start`, another pop
+    /// with the lists of the last [`listen`](Self::listen) starts when one ends without a token.
+    /// Pends while there are no lists.
     ///
     /// Cancel safe: a dropped wait leaves its pops in flight, and the next call awaits them.
     /// The caller that drops `WakeUps` returns a token to each of the
@@ -104,7 +106,7 @@ impl WakeUps {
                 Poll::Ready(wake_up) => Some(wake_up),
                 Poll::Pending => None,
             });
-            // A pop that covers nothing any more gives its connection up.
+            // A pop without lists gives up its connection.
             self.pops.retain(|_, pop| !pop.is_over());
             woken.map_or(Poll::Pending, Poll::Ready)
         })
@@ -112,32 +114,33 @@ impl WakeUps {
     }
 }
 
-/// One pop after another over the lists of some queues.
+/// The pops over the lists of some queues, one after another.
 #[derive(Default)]
 struct SharedPop {
-    /// The lists of the next pop.
+    /// The lists that the next pop covers.
     lists: Vec<WakeUpList>,
-    /// The lists of the pop in flight.
+    /// The lists that the pop in flight covers.
     in_flight: Vec<WakeUpList>,
     pending: Option<Pending>,
     /// The connection, while no pop is in flight.
     idle: Option<BlockingPop>,
-    /// Until when to leave a list out.
+    /// The lists that are left out, each with the end of that time.
     refused: HashMap<PartitionId, Instant>,
-    /// The server allows a pop from each list, but none from several, because different ACL rules
-    /// grant them. Until this instant, a pop covers the first list only; notices report new work of
-    /// the other queues.
+    /// Set if the server allows a pop from each list but not from several, because different ACL
+    /// rules grant them. Until this instant, a pop covers the first list only; notices report new
+    /// work of the other queues.
     one_until: Option<Instant>,
     failures: u32,
 }
 
 impl SharedPop {
-    /// The lists that the next pop covers. The pop in flight, if any, ends within about 2 s.
+    /// Sets the lists that the next pop covers. The pop in flight, if any, ends within about 2 s.
     fn listen(&mut self, lists: Vec<WakeUpList>) {
         self.lists = lists;
     }
 
-    /// Whether the pop in flight covers the list of this queue, or the next one if none is.
+    /// Whether the pop in flight covers the list of this partition, or, if none is in flight,
+    /// whether the next one will.
     fn covers(&self, partition: PartitionId) -> bool {
         let lists = if self.pending.is_some() {
             &self.in_flight
@@ -152,7 +155,7 @@ impl SharedPop {
             .any(|list| list.partition == partition)
     }
 
-    /// Whether it covers nothing any more.
+    /// Whether the pop has no lists left to cover.
     fn is_over(&self) -> bool {
         self.lists.is_empty() && self.pending.is_none()
     }
@@ -214,11 +217,11 @@ impl SharedPop {
             let popped = match pop.token(&keys).await {
                 Ok(index) => Popped::Token(index),
                 Err(error) if error.code().is_some() && is_one_of_many => {
-                    // One list may be to blame, such as a key of another type.
+                    // One of the lists may be the reason, such as a key of another type.
                     let refusals = pop.refusals(&keys).await.unwrap_or_default();
                     Popped::Failed(error, refusals)
                 }
-                // Other pops go on: this one is left out for a while.
+                // In a cluster other pops continue, and this one is left out for a while.
                 Err(error) if is_apart && matches!(error.code(), Some("NOPERM" | "WRONGTYPE")) => {
                     Popped::Failed(error.clone(), vec![Some(error)])
                 }
@@ -228,7 +231,8 @@ impl SharedPop {
         }));
     }
 
-    /// Redis serves the first list that has a token: the list served last goes to the end.
+    /// Moves the list that was just served to the end, because Redis serves the first list that has
+    /// a token.
     fn pass(&mut self, partition: PartitionId) {
         if self.one_until.is_none()
             && let Some(index) = self

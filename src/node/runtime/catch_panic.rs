@@ -12,8 +12,7 @@ use crate::telemetry::events;
 pub(crate) async fn catch_panic<F: Future>(
     start: impl FnOnce() -> F,
 ) -> Result<F::Output, Box<dyn Any + Send>> {
-    // Unwind safe: the caller shares no state with the future that a panic could leave half
-    // changed.
+    // Unwind safe: a panic of the future can leave nothing half changed that the caller uses.
     let mut future = pin!(Some(catch_unwind(AssertUnwindSafe(start))?));
     let mut future = CatchDrop {
         future: future.as_mut(),
@@ -28,7 +27,7 @@ pub(crate) async fn catch_panic<F: Future>(
     .await
 }
 
-/// A future whose drop does not panic: a panic there must not keep the delivery from being settled.
+/// Catches a panic in the drop of a future, which must not keep its delivery from being settled.
 struct CatchDrop<'a, F> {
     future: Pin<&'a mut Option<F>>,
 }

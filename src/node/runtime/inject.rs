@@ -1,4 +1,4 @@
-//! For tests of supervision: makes an internal task of a running node panic.
+//! Makes an internal task of a running node panic, for tests of supervision.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,14 +7,14 @@ use tokio::sync::Notify;
 
 use crate::node::runtime::task::Task;
 
-/// A node of this queue, and the task that is to panic.
+/// A queue that the node attends, and the task that must panic.
 type Injection = (String, Task);
 
 static INJECTIONS: Mutex<Vec<Injection>> = Mutex::new(Vec::new());
 static CHANGED: Notify = Notify::const_new();
 
-/// Makes a task of a node that attends this queue panic: a running one now, else the next one.
-/// Exactly one task panics. `false` if [`internal_tasks`] has no task of this name.
+/// Makes one task of a node that attends this queue panic: a running one now, or the next one that
+/// starts. `false` if [`internal_tasks`] has no task of this name.
 #[cfg(feature = "harness")]
 pub fn panic_in(queue: &str, task: &str) -> bool {
     let task = Task::ALL.into_iter().find(|known| known.name() == task);
@@ -40,7 +40,7 @@ pub fn limit_end(queue: &str, limit: Duration) {
     limits.push((queue.to_owned(), limit));
 }
 
-/// The limit that a test has set for a node of these queues.
+/// The limit that a test has set for a node of one of these queues.
 pub(crate) fn end_limit(queues: &[&str]) -> Option<Duration> {
     let limits = END_LIMITS.lock().unwrap_or_else(PoisonError::into_inner);
     let found = limits
@@ -67,11 +67,11 @@ impl QueueNames {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         names.push(queue.to_owned());
         drop(names);
-        // A task may wait for the injection already.
+        // Wakes tasks that already wait for an injection.
         CHANGED.notify_waiters();
     }
 
-    /// Panics if this task is to panic.
+    /// Panics if a test has asked this task to panic.
     pub(crate) fn check(&self, task: Task) {
         let mut injections = injections();
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,7 +86,7 @@ impl QueueNames {
         }
     }
 
-    /// Panics as soon as this task is to panic.
+    /// Panics as soon as a test asks this task to panic.
     pub(crate) async fn panic_if_injected(&self, task: Task) {
         loop {
             let changed = CHANGED.notified();

@@ -1,5 +1,5 @@
-//! The thread of a node, its internal tasks and their supervision, and its precise timer. What the
-//! tasks do is known to the other rooms only.
+//! The thread of a node, its internal tasks and their supervision, and its precise timer. This room
+//! does not know what the tasks do.
 
 pub(in crate::node) mod catch_panic;
 #[cfg(any(test, feature = "harness"))]

@@ -16,7 +16,7 @@ use crate::node::runtime::tasks::Tasks;
 /// A thread that sleeps until an instant and then wakes a task. Dropping the timer ends the thread.
 pub(crate) struct PreciseTimer {
     shared: Arc<Shared>,
-    /// If the thread could not be started, tokio's timer is used.
+    /// Whether the thread was started. If not, tokio's timer is used.
     has_thread: bool,
 }
 
@@ -30,7 +30,7 @@ struct Shared {
 struct State {
     /// When to wake the task.
     at: Option<Instant>,
-    /// When the sleep of the thread ends, if it ends at an instant.
+    /// When the thread's sleep ends; `None` if it sleeps until it is woken.
     asleep_until: Option<Instant>,
     is_dropped: bool,
 }
@@ -68,8 +68,8 @@ impl PreciseTimer {
         let started = std::thread::Builder::new()
             .name("dueq-timer".to_owned())
             .spawn(move || {
-                // Unwind safe: the state is whole whenever the thread can panic, and the waiting
-                // task is dropped.
+                // Unwind safe: the state is consistent wherever the thread can panic, and the
+                // waiting task is dropped.
                 let ended = catch_unwind(AssertUnwindSafe(|| thread.run(on_wake)));
                 if let Err(panic) = ended {
                     panicked(panic_text(&*panic));
@@ -84,8 +84,8 @@ impl PreciseTimer {
         }
     }
 
-    /// Completes at this instant or slightly later; never, if there is none. After a wait that was
-    /// dropped it may also complete too early. Only one task may wait, and its last call counts.
+    /// Completes at this instant or slightly later; with `None`, never. It may complete too early
+    /// after an earlier wait was dropped. Only one task may wait, and its last call counts.
     pub(crate) async fn wait(&self, at: Option<Instant>) {
         let Some(instant) = at else {
             return std::future::pending().await;
@@ -96,7 +96,8 @@ impl PreciseTimer {
         {
             let mut state = self.shared.lock();
             state.at = at;
-            // No wake-up for a later instant: the thread reads the new one when its sleep ends.
+            // A later instant needs no wake-up of the thread: it reads the new instant when its
+            // sleep ends.
             if state.asleep_until.is_none_or(|until| instant < until) {
                 self.shared.changed.notify_one();
             }
@@ -113,7 +114,7 @@ impl Drop for PreciseTimer {
 }
 
 impl Shared {
-    /// `on_wake` is called whenever the thread has slept.
+    /// Runs the timer's thread. It calls `on_wake` after each sleep.
     fn run(&self, on_wake: impl Fn()) {
         #[cfg(target_os = "linux")]
         wake_exactly();

@@ -8,17 +8,18 @@ pub(crate) enum Task {
     Coordinator,
     /// Receives the notices of all attended queues on one subscription connection.
     Listener,
-    /// Passes on which queues the user adds and removes.
+    /// Passes on the user's commands to add and remove queues.
     Relay,
-    /// Looks for queues that match the patterns of a worker.
+    /// Looks for queues that match the patterns of the worker.
     Scanner,
-    /// One call of the coordinator: a beat, promote, reap or claim. Its reply is an event.
+    /// Makes one call of the coordinator, such as a beat, promote, reap or claim, and sends the
+    /// reply as an event.
     Call,
     /// Extends one lease.
     Extension,
     /// Gathers settlements and extensions into calls, and sends them.
     Batcher,
-    /// The precise timer: a thread that sleeps until the next instant at which something is due.
+    /// The thread of the precise timer: it sleeps until the next instant at which something is due.
     Timer,
     /// The thread on which the other tasks run.
     NodeThread,
@@ -38,7 +39,7 @@ impl Task {
         Self::NodeThread,
     ];
 
-    /// The name in errors.
+    /// The name of the task in errors.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Coordinator => "coordinator",

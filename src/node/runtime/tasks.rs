@@ -16,8 +16,8 @@ use crate::node::runtime::inject::QueueNames;
 use crate::node::runtime::task::Task;
 use crate::node::runtime::thread::NodeThread;
 
-/// Spawns the internal tasks of a node on its runtime, and keeps the first panic. All clones share
-/// one record.
+/// Spawns the internal tasks of a node on its runtime, and records the first panic. All clones
+/// share the record.
 #[derive(Clone)]
 pub(crate) struct Tasks {
     runtime: Handle,
@@ -49,7 +49,7 @@ impl Panics {
 }
 
 impl Tasks {
-    /// Tasks on this runtime.
+    /// Makes the supervision of tasks on this runtime.
     #[cfg(test)]
     pub(crate) fn new(runtime: Handle) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl Tasks {
         }
     }
 
-    /// Tasks on a thread of their own, which ends when it is dropped.
+    /// Makes the supervision of tasks on a thread of their own. The thread ends when it is dropped.
     ///
     /// # Errors
     /// `Unavailable` if the thread cannot be started.
@@ -85,7 +85,7 @@ impl Tasks {
         Ok((tasks, thread))
     }
 
-    /// Spawns a task that the worker cannot do without.
+    /// Spawns a task whose panic ends the worker.
     pub(crate) fn spawn(
         &self,
         task: Task,
@@ -100,7 +100,7 @@ impl Tasks {
         task: Task,
         work: impl Future<Output = ()> + Send + 'static,
     ) -> JoinHandle<()> {
-        // Boxed at once: each layer below would move the future over the stack.
+        // Boxed at once, because each layer below would otherwise move the future over the stack.
         let work = Box::pin(work);
         let panics = Arc::clone(&self.panics);
         runtime.spawn(async move {
@@ -141,21 +141,22 @@ impl Tasks {
         &self.runtime
     }
 
-    /// The node attends this queue from now on: tests name a node by a queue of it.
+    /// Records that the node attends this queue, because tests name a node by one of its queues.
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn attends(&self, queue: &str) {
         self.panics.queues.add(queue);
     }
 
-    /// Panics if a test wants this task to panic. For what is not spawned here.
+    /// Panics if a test has asked this task to panic. For tasks that are not spawned by this type.
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn check_injected(&self, task: Task) {
         self.panics.queues.check(task);
     }
 }
 
-/// The batchers of a node's settlements and extensions run on its runtime. After its end they run
-/// on the runtime of their caller, so that handlers that are dropped can release their deliveries.
+/// The batchers of a node's settlements and extensions run on its runtime. After that runtime's end
+/// they run on the runtime of their caller, so that dropped handlers can still release their
+/// deliveries.
 impl Supervisor for Tasks {
     fn spawn(&self, work: Pin<Box<dyn Future<Output = ()> + Send>>) {
         let caller = self.ended.is_cancelled().then(Handle::try_current);
@@ -176,8 +177,8 @@ impl Supervisor for Tasks {
     }
 }
 
-/// The supervisor of a node's batchers. It keeps the thread of the node until the last delivery is
-/// dropped, so that a delivery can be settled after the worker has ended.
+/// The supervisor of a node's batchers. It keeps the thread of the node alive until the last
+/// delivery is dropped, so that a delivery can be settled after the worker has ended.
 pub(crate) struct NodeSupervisor {
     pub(crate) tasks: Tasks,
     pub(crate) _thread: Arc<NodeThread>,
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_panic_is_kept() {
+    async fn the_first_panic_of_a_task_is_kept() {
         let tasks = Tasks::new(Handle::current());
         tasks
             .spawn(Task::Scanner, async {})
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_batcher_runs_on_its_callers_runtime_without_the_thread() {
+    async fn a_batcher_uses_its_callers_runtime_if_the_thread_ended() {
         let (tasks, thread) = Tasks::on_own_thread().expect("a thread");
         tasks.attends("ended-thread");
         inject("ended-thread", Task::NodeThread);

@@ -14,7 +14,7 @@ use crate::error::{Applied, Error, ErrorKind};
 /// An operating system thread with a tokio runtime of its own.
 ///
 /// Dropping it ends the thread, and drops the runtime's tasks there. The drop does not wait, so it
-/// may happen anywhere: in a task of any runtime, also of this one.
+/// may happen in a task of any runtime, including this one.
 pub(crate) struct NodeThread {
     handle: Handle,
     ended: CancellationToken,
@@ -22,7 +22,7 @@ pub(crate) struct NodeThread {
 }
 
 impl NodeThread {
-    /// Starts the thread. It polls `beside` until the drop, too.
+    /// Starts the thread, which also polls `beside` until it is dropped.
     ///
     /// `panicked` is called on the thread if `beside` or the thread's own code panics. A panic in a
     /// task of the runtime is not reported here.
@@ -36,7 +36,7 @@ impl NodeThread {
         let runtime = Builder::new_current_thread()
             .enable_all()
             .thread_name("dueq-node")
-            // For name resolution.
+            // The one blocking thread is for name resolution.
             .max_blocking_threads(1)
             .build()
             .map_err(|error| not_started("runtime", error))?;
@@ -46,7 +46,8 @@ impl NodeThread {
         let ending = ended.clone();
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
-        // A subscriber that the caller set for its thread only gets the node's events, too.
+        // Passed on, so that a tracing subscriber that the caller set only for its own thread also
+        // gets the node's events.
         let dispatch = dispatcher::get_default(Clone::clone);
         std::thread::Builder::new()
             .name("dueq-node".to_owned())
@@ -62,7 +63,8 @@ impl NodeThread {
                 // Unwind safe: nothing that a panic could leave half changed is used afterwards.
                 let result = catch_unwind(AssertUnwindSafe(|| runtime.block_on(work)));
                 ending.cancel();
-                // Before the report: no task that starts after the report may wait for one of these.
+                // Dropped before the report: a task that starts after the report must not wait for
+                // one of these tasks.
                 drop(runtime);
                 if let Err(panic) = result {
                     panicked(&*panic);
@@ -76,12 +78,12 @@ impl NodeThread {
         })
     }
 
-    /// For spawning tasks on this thread.
+    /// The handle that spawns tasks on this thread.
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// Cancelled when the thread polls its tasks no more.
+    /// Cancelled when the thread no longer polls its tasks.
     pub(crate) fn ended(&self) -> &CancellationToken {
         &self.ended
     }
@@ -89,12 +91,14 @@ impl NodeThread {
 
 impl Drop for NodeThread {
     fn drop(&mut self) {
-        // Before the thread itself notices its end: no work is to join the tasks that it will drop.
+        // Cancelled before the thread notices its end, so that no work joins tasks that the thread
+        // will drop.
         self.ended.cancel();
     }
 }
 
-/// A runtime that may be dropped anywhere. Tokio's own drop panics in the task of another runtime.
+/// A runtime that may be dropped in any task. Tokio's own runtime panics if it is dropped in a task
+/// of another runtime.
 struct OwnRuntime(Option<Runtime>);
 
 impl OwnRuntime {
@@ -142,7 +146,7 @@ mod tests {
         NodeThread::start(std::future::pending(), |_| {}).expect("a thread")
     }
 
-    /// Sends the thread on which it is dropped.
+    /// Sends the id of the thread on which it is dropped.
     struct OnDrop(Option<oneshot::Sender<ThreadId>>);
 
     impl Drop for OnDrop {
@@ -168,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_drop_in_a_task_drops_the_tasks_on_the_thread() {
+    async fn dropping_the_thread_in_a_task_drops_its_tasks_on_it() {
         let thread = thread();
         let (id, dropped) = occupy(&thread).await;
         assert_ne!(id, current().id());
@@ -177,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_drop_on_the_thread_itself_ends_it() {
+    async fn dropping_the_thread_on_itself_ends_it() {
         let thread = thread();
         let (id, dropped) = occupy(&thread).await;
         let handle = thread.handle().clone();
@@ -186,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drop_while_another_runtime_shuts_down_ends_the_thread() {
+    fn dropping_the_thread_beside_another_shutdown_ends_it() {
         let other = Builder::new_multi_thread().build().expect("a runtime");
         let thread = thread();
         let (id, dropped) = other.block_on(occupy(&thread));
@@ -199,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_blocked_caller_delays_no_task_of_the_thread() {
+    async fn a_blocked_runtime_of_the_caller_delays_no_task() {
         let thread = thread();
         let (sender, receiver) = std::sync::mpsc::channel();
         thread.handle().spawn(async move {

@@ -1,25 +1,25 @@
-//! What the beats of a node say of a partition, and when the next one follows. Pure.
+//! What the beats of a node say about a partition, and when the next beat follows. Pure.
 
 use std::time::Duration;
 
 use crate::node::state::timers::LEADER_TTL;
 use crate::partition::{Presence, Standing};
 
-/// The park time in beats for a queue whose list is not covered: scripts publish every earlier head
-/// for this long.
+/// The parking time that beats announce if no pop covers the queue's list: for this long scripts
+/// publish every earlier head.
 const BY_NOTICE: Duration = Duration::from_secs(2);
 
 /// A queue is parked only if no message is due within this time.
 pub(crate) const PARK_AHEAD: Duration = Duration::from_secs(2);
 
-/// What a beat says of its partition.
+/// What a beat says about the node's attention to its partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BeatMode {
-    /// The pop covers its wake-up list.
+    /// The node's pop covers the partition's wake-up list.
     Listening,
-    /// Something happens in it, and the pop does not cover its list: notices report new work.
+    /// The partition is busy and the pop does not cover its list: notices report new work.
     ByNotice,
-    /// Nothing happens in it: the node is silent for this long.
+    /// Nothing happens in the partition: the node sends no beat for this long.
     Parked(Duration),
 }
 
@@ -33,8 +33,8 @@ impl BeatMode {
         Presence::Alive(standing, park)
     }
 
-    /// The time between the beat that says so and the next: `usual`, unless the queue is parked.
-    /// `part` (0 to 1) spreads the beats of parked queues.
+    /// The time from a beat with this mode to the next: `usual`, unless the queue is parked. `part`
+    /// (0 to 1) spreads the beats of parked queues.
     pub(crate) fn beat_interval(self, usual: Duration, part: f64) -> Duration {
         match self {
             Self::Listening | Self::ByNotice => usual,
@@ -42,7 +42,7 @@ impl BeatMode {
         }
     }
 
-    /// How long the beat keeps a leader the leader.
+    /// For how long a beat with this mode keeps a leader in office.
     pub(crate) fn leader_ttl(self) -> Duration {
         match self {
             Self::Listening | Self::ByNotice => LEADER_TTL,

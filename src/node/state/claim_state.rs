@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// For how long a claim in flight keeps handlers free for the next one.
+/// For how long after it was sent a claim in flight keeps handlers free for the next claim.
 const SOON: Duration = Duration::from_millis(100);
 
 /// Why the node wants to claim.
@@ -12,11 +12,11 @@ pub(crate) enum Wanted {
     Woken,
     /// The last claim used every handler that it asked for, and left messages behind.
     MoreLeft,
-    /// A pull came. No token is given back if it ends before its claim.
+    /// A pull came. If the pull ends before its claim, no token has to be given back.
     Pulled,
 }
 
-/// The claims of one queue: at most one is in flight.
+/// The claims of one partition: at most one is in flight.
 #[derive(Default)]
 pub(crate) struct ClaimState {
     wanted: Option<Wanted>,
@@ -24,7 +24,7 @@ pub(crate) struct ClaimState {
     in_flight: Option<Instant>,
     /// Whether the last claim left messages behind.
     has_backlog: bool,
-    /// Claims in a row that granted nothing and left messages.
+    /// How many claims in a row granted nothing although messages were left.
     empty: u32,
     /// Failed claims since the last that succeeded.
     failures: u32,
@@ -33,8 +33,8 @@ pub(crate) struct ClaimState {
 }
 
 impl ClaimState {
-    /// Claim as soon as there is a handler. During the pause after a failed claim, it returns the end
-    /// of the pause instead: want it again then.
+    /// Wants a claim as soon as there is a handler. During the pause after a failed claim it
+    /// returns the end of the pause instead: the caller must want the claim again then.
     pub(crate) fn want(&mut self, reason: Wanted, now: Instant) -> Option<Instant> {
         let pause = self.not_before.filter(|end| now < *end);
         if pause.is_none() && self.wanted != Some(Wanted::Woken) {
@@ -43,7 +43,7 @@ impl ClaimState {
         pause
     }
 
-    /// The reason for a claim that may be sent now.
+    /// The reason for a wanted claim, if the claim may be sent now.
     pub(crate) fn wanted(&self) -> Option<Wanted> {
         self.wanted.filter(|_| self.in_flight.is_none())
     }
@@ -53,7 +53,7 @@ impl ClaimState {
         self.wanted.is_some()
     }
 
-    /// Whether no claim is wanted, and one may be sent now.
+    /// Whether no claim is wanted, although one may be sent now.
     pub(crate) fn is_idle(&self, now: Instant) -> bool {
         self.in_flight.is_none()
             && self.wanted.is_none()
@@ -79,8 +79,8 @@ impl ClaimState {
         self.has_backlog
     }
 
-    /// Whether no claim may be sent now, and one will follow: after the one in flight, or in a moment.
-    /// Not if the one in flight takes long: its server may be frozen.
+    /// Whether no claim may be sent now, but one will follow soon: after the one in flight or a
+    /// short pause. False if the claim in flight takes long, because its server may be frozen.
     pub(crate) fn will_continue(&self, now: Instant) -> bool {
         let is_late = |sent| now.saturating_duration_since(sent) > SOON;
         self.wanted().is_none()
@@ -93,7 +93,7 @@ impl ClaimState {
         self.wanted = None;
     }
 
-    /// The claim succeeded, and left messages behind or not. Returns how many had failed before it.
+    /// Called after a claim that succeeded. Returns how many claims had failed in a row before it.
     pub(crate) fn succeeded(&mut self, has_backlog: bool) -> u32 {
         self.in_flight = None;
         self.has_backlog = has_backlog;
@@ -101,9 +101,9 @@ impl ClaimState {
         std::mem::take(&mut self.failures)
     }
 
-    /// A claim that was open to the node granted nothing, and left messages or not. Returns whether
-    /// the next may be sent at once. A claim disposes of 250 expired messages at most; it pauses after
-    /// every 16th in a row, in case that a claim makes no progress.
+    /// Called after a claim that granted nothing to an attending node. Returns whether the next
+    /// claim may be sent at once. A claim disposes of at most 250 expired messages; after every
+    /// 16th in a row the claims pause, in case they make no progress.
     pub(crate) fn granted_nothing(&mut self, is_left: bool) -> bool {
         self.empty = if is_left {
             self.empty.wrapping_add(1)
@@ -113,7 +113,7 @@ impl ClaimState {
         !self.empty.is_multiple_of(16)
     }
 
-    /// The claim failed. Returns how many have failed in a row.
+    /// Called after a claim that failed. Returns how many have failed in a row.
     pub(crate) fn failed(&mut self) -> u32 {
         self.in_flight = None;
         self.has_backlog = false;
@@ -121,21 +121,21 @@ impl ClaimState {
         self.failures
     }
 
-    /// No claim before this instant.
+    /// Forbids claims until this instant.
     pub(crate) fn pause_until(&mut self, end: Instant) {
         self.wanted = None;
         self.not_before = Some(end);
     }
 
-    /// Nothing waits for messages now. Returns why a claim was wanted. The queue may be parked, so a
-    /// failure counts no more; the pause after it stays.
+    /// Called when no consumer needs messages now. Returns why a claim was wanted. It forgets
+    /// earlier failures, because the queue may be parked; the pause after them stays.
     pub(crate) fn rest(&mut self) -> Option<Wanted> {
         self.failures = 0;
         self.has_backlog = false;
         self.wanted.take()
     }
 
-    /// Claims no more.
+    /// Stops wanting claims.
     pub(crate) fn stop(&mut self) {
         self.has_backlog = false;
         self.wanted = None;
@@ -149,7 +149,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn a_wish_during_a_claim_is_kept_for_the_next() {
+    fn a_claim_wanted_during_another_follows_it() {
         let now = Instant::now();
         let mut claim = ClaimState::default();
         assert!(claim.is_idle(now) && !claim.is_active());

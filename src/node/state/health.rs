@@ -8,19 +8,19 @@ use std::time::Instant;
 use crate::error::Error;
 use crate::node::PartitionId;
 
-/// What the coordinator reports.
+/// The node's health, which the coordinator writes and probes read.
 #[derive(Default)]
 pub(crate) struct SharedHealth {
-    /// The state of every attended queue by partition.
+    /// The state of each attended partition, by queue.
     states: Mutex<BTreeMap<String, BTreeMap<PartitionId, QueueState>>>,
-    /// How many handlers no queue has.
+    /// How many handlers are free.
     free_handlers: AtomicUsize,
 }
 
 /// The state of one queue, or of one of its partitions.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct QueueState {
-    /// When the last beat was sent that Redis answered.
+    /// When the last answered beat was sent.
     pub(crate) beaten: Option<Instant>,
     pub(crate) is_leader: bool,
     pub(crate) is_parked: bool,
@@ -29,7 +29,7 @@ pub(crate) struct QueueState {
 }
 
 impl SharedHealth {
-    /// So many handlers are free now.
+    /// Records how many handlers are free now.
     pub(crate) fn free_handlers_are(&self, free: usize) {
         self.free_handlers.store(free, Ordering::Relaxed);
     }
@@ -44,7 +44,7 @@ impl SharedHealth {
         partitions.insert(partition, QueueState::default());
     }
 
-    /// The node attends a partition no more.
+    /// Records that the node no longer attends a partition.
     pub(crate) fn left(&self, queue: &str, partition: PartitionId) {
         if let Some(partitions) = self.lock().get_mut(queue) {
             partitions.remove(&partition);
@@ -55,7 +55,7 @@ impl SharedHealth {
         self.lock().remove(queue);
     }
 
-    /// Redis answered a beat that was sent at `sent`.
+    /// Records that Redis answered a beat that was sent at `sent`.
     pub(crate) fn beaten(
         &self,
         queue: &str,
@@ -74,7 +74,7 @@ impl SharedHealth {
         });
     }
 
-    /// A beat failed.
+    /// Records that a beat failed.
     pub(crate) fn failed(&self, queue: &str, partition: PartitionId, error: &Error) {
         self.change(queue, partition, |state| {
             state.is_leader = false;
@@ -82,7 +82,7 @@ impl SharedHealth {
         });
     }
 
-    /// A copy of the states, by queue.
+    /// A copy of the states of all queues.
     pub(crate) fn snapshot(&self) -> BTreeMap<String, QueueState> {
         let states = self.lock();
         let queues = states.iter();
@@ -103,14 +103,14 @@ impl SharedHealth {
     }
 }
 
-/// The state of a queue from those of its partitions. A partition that the node has just begun to
-/// attend does not count beside others.
+/// The state of a queue from the states of its partitions. A partition that the node has only just
+/// begun to attend counts only if there is no other.
 fn merged<'a>(partitions: impl Iterator<Item = &'a QueueState> + Clone) -> QueueState {
     let known = |state: &&QueueState| state.beaten.is_some() || state.error.is_some();
     let known = partitions.filter(known);
     let any = |is: fn(&QueueState) -> bool| known.clone().any(is);
     QueueState {
-        // An unanswered partition has an error.
+        // A partition that never answered has an error instead.
         beaten: known.clone().filter_map(|state| state.beaten).min(),
         is_leader: any(|state| state.is_leader),
         is_parked: known.clone().next().is_some() && !any(|state| !state.is_parked),

@@ -9,11 +9,11 @@ use crate::node::consumers::lease::{ClaimLease, LeaseCheck, ToExtend};
 use crate::node::state::timers::{Action, Due, NodeTimers};
 use crate::wheel::Key;
 
-/// The claims by number, with the timer of the next check of each.
+/// The node's claims by number, each with the timer of its next check.
 #[derive(Default)]
 pub(crate) struct Leases {
     claims: HashMap<u64, TrackedClaim>,
-    /// The number of the last claim.
+    /// The number of the last claim that granted messages.
     last: u64,
 }
 
@@ -23,13 +23,13 @@ struct TrackedClaim {
 }
 
 impl Leases {
-    /// The number of the next claim.
+    /// The number for the next claim that grants messages.
     pub(crate) fn next_number(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    /// A claim granted messages; their handlers are about to start.
+    /// Adds a claim that granted messages; their handlers are about to start.
     pub(crate) fn add(
         &mut self,
         partition: PartitionId,
@@ -42,7 +42,7 @@ impl Leases {
         self.claims.insert(number, TrackedClaim { lease, timer });
     }
 
-    /// Every delivery of this claim has been settled or given up.
+    /// Removes a claim of which every delivery has been settled or given up.
     pub(crate) fn ended(&mut self, claim: u64, timers: &mut NodeTimers) {
         if let Some(claim) = self.claims.remove(&claim) {
             timers.cancel(claim.timer);

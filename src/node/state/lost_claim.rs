@@ -1,7 +1,8 @@
-//! A claim whose reply was lost: its token finds what it granted. Pure.
+//! A claim whose reply was lost. Its token finds the messages that it granted. Pure.
 //!
 //! The node reads the lease of the token before it claims again. If the lease holds nothing, the
-//! next claim has the same token: should the lost one be executed late, only one of the two grants.
+//! next claim has the same token: if Redis executes the lost claim late, only one of the two grants
+//! messages.
 
 use std::time::Instant;
 
@@ -10,27 +11,28 @@ use crate::model::lease_token::LeaseToken;
 #[cfg(feature = "harness")]
 use crate::server::harness;
 
-/// A claim by a token that the node drew.
+/// A claim whose token the node drew.
 #[derive(Clone, Copy)]
 pub(crate) struct OwnClaim {
     pub(crate) token: LeaseToken,
-    /// When a claim with this token was sent first: a lease of the token began then or later.
+    /// When the first claim with this token was sent: a lease of the token began then or later.
     pub(crate) sent: Instant,
-    /// The shortest lease of the claims with this token.
+    /// The shortest lease among the claims with this token.
     pub(crate) lease_ms: u64,
 }
 
-/// The claim of a partition without a reply, if there is one.
+/// The claim of a partition that has no reply, if there is one.
 #[derive(Default)]
 pub(crate) struct LostClaim {
     claim: Option<OwnClaim>,
-    /// Whether its lease was read, and held nothing.
+    /// Whether the claim's lease was read and held nothing.
     was_empty: bool,
 }
 
 impl LostClaim {
-    /// A claim granted so many messages, or ended with an error. The token of a lost claim is kept
-    /// until a claim with it grants messages: before that, the lost one may still be executed.
+    /// Called when a claim ended: it granted this number of messages, or failed. The token of a
+    /// lost claim is kept until a claim with it grants messages: until then, Redis may still
+    /// execute the lost one.
     pub(crate) fn ended(&mut self, claim: Option<OwnClaim>, result: Result<usize, &Error>) {
         #[cfg(feature = "harness")]
         if harness::forgets_lost_claims() {
@@ -49,8 +51,8 @@ impl LostClaim {
         }
     }
 
-    /// The next claim of the partition, under this lease. It names `node`, whose handlers get the
-    /// messages. A pull may live longer than the node, as a consumer over HTTP does.
+    /// The next claim of the partition, with this lease. Its token names `node` if handlers get the
+    /// messages, but not for a pull, whose caller may outlive the node.
     pub(crate) fn next(&self, lease_ms: u64, node: Option<&str>, now: Instant) -> OwnClaim {
         match self.claim {
             Some(claim) => OwnClaim {
@@ -74,18 +76,18 @@ impl LostClaim {
         self.claim
     }
 
-    /// The lease of the claim was read, and held nothing.
+    /// Records that the lease of the claim was read and held nothing.
     pub(crate) fn was_empty(&mut self) {
         self.was_empty = true;
     }
 
-    /// The token must not be used again.
+    /// Forgets the token, which must not be used again.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }
 }
 
-/// Whether a claim that ended with this error may have granted messages, or has.
+/// Whether a claim that ended with this error has granted messages or may have.
 pub(crate) fn may_have_granted(error: &Error) -> bool {
     error.is_held() || error.was_applied() != Applied::No
 }
@@ -121,7 +123,7 @@ mod tests {
                 found_nothing(&mut lost);
             }
         }
-        // A claim with a token of its caller tells nothing of it.
+        // A claim with a caller's own token says nothing about the lost one.
         lost.ended(None, Ok(1));
         let last = lost.next(40, None, Instant::now());
         assert_eq!((last.token, last.lease_ms), (first.token, 20));

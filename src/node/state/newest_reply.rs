@@ -1,4 +1,4 @@
-//! Tells which of two replies is newer. Calls use several connections, so replies arrive out of
+//! Decides which of two replies is newer. Calls use several connections, so replies arrive out of
 //! order.
 
 use std::time::Instant;
@@ -22,13 +22,13 @@ struct Newest {
 /// How a reply compares with the newest one before it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is older: its state of the queue is out of date.
+    /// The reply is older: its state of the queue is out of date.
     Stale,
-    /// It is newer, and the queue is the same, or there is still none.
+    /// The reply is newer, and about the same queue, or there is still no queue.
     SameQueue,
-    /// It is newer, and the queue was created since, or this is the first reply.
+    /// The reply is newer, and the queue was created since, or this is the first reply.
     NewQueue,
-    /// It is newer, and the queue of the reply before it is gone: the store was emptied or
+    /// The reply is newer, and the queue of the reply before is gone: the store was emptied or
     /// replaced.
     Emptied,
 }
@@ -61,8 +61,8 @@ impl NewestReply {
 
 impl Newest {
     fn is_newer_than(&self, header: &Header) -> bool {
-        // A call that was sent after this reply had arrived is newer, whatever its numbers are:
-        // after a failover to a lagging replica, or with a clock that was set back, both numbers
+        // A call that was sent after the newest reply had arrived has a newer reply, whatever its
+        // numbers. After a failover to a lagging replica, or when a clock is set back, both numbers
         // drop.
         if header.sent > self.at {
             return false;
@@ -101,7 +101,7 @@ mod tests {
         let start = Instant::now();
         let mut newest = NewestReply::default();
         assert!(newest.has_no_queue());
-        // When a call was sent, what it replied, when the reply arrived, and the verdict.
+        // Each row: when the call was sent, its reply, when that arrived, and the verdict.
         let replies = [
             (0, "", 0, 1_000, 0, Verdict::NewQueue),
             (0, "a", 5, 2_000, 1, Verdict::NewQueue),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn in_one_queue_seq_decides_before_the_clock() {
+    fn replies_of_one_queue_are_ordered_by_seq_before_clock() {
         let start = Instant::now();
         let mut newest = NewestReply::default();
         newest.compare(&header(start, "a", 5, 2_000), start + MS);

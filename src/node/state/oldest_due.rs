@@ -1,11 +1,12 @@
-//! How long the oldest due message of a queue may have waited, as far as replies tell. Pure.
+//! For how long the oldest due message of a queue may have waited, as far as replies tell. Pure.
 
 use std::time::{Duration, Instant};
 
-/// A bound: the oldest message that waits became due at this instant or later.
+/// A lower bound of the due time of the oldest waiting message: it became due at this instant or
+/// later.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OldestDue {
-    /// `None` while no message is known to wait.
+    /// The bound; `None` while no message is known to wait.
     since: Option<Instant>,
     /// When a reply last reported that no message waits; `None` if none has.
     empty_at: Option<Instant>,
@@ -19,12 +20,12 @@ impl OldestDue {
         }
     }
 
-    /// A reply reported a message that was due at this instant.
+    /// Records a reply with a message that was due at this instant.
     pub(crate) fn due_since(&mut self, due: Instant) {
         self.since = Some(self.since.map_or(due, |since| since.min(due)));
     }
 
-    /// A reply reported that messages wait, but not since when: at the earliest since the last reply
+    /// Records a reply that messages wait, without a due time: they became due after the last reply
     /// that reported none.
     pub(crate) fn some_wait(&mut self, now: Instant) {
         if self.since.is_none() {
@@ -35,21 +36,21 @@ impl OldestDue {
         }
     }
 
-    /// A claim took the messages up to one that was due at `last`, and left others. They became due
-    /// no earlier, because claims take messages in the order of their due times.
+    /// Records a claim that took messages up to one due at `last`, and left others. The others
+    /// became due no earlier, because claims take messages in the order of their due times.
     pub(crate) fn taken_until(&mut self, last: Option<Instant>) {
         if last.is_some() {
             self.since = last;
         }
     }
 
-    /// A call that was sent at `sent` found that no message waits.
+    /// Records that a call sent at `sent` found no waiting message.
     pub(crate) fn none_waits(&mut self, sent: Instant) {
         self.since = None;
         self.empty_at = Some(sent);
     }
 
-    /// The time that the oldest message may have waited.
+    /// For how long the oldest message may have waited.
     pub(crate) fn waited(&self, now: Instant) -> Duration {
         self.since
             .map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
@@ -63,7 +64,7 @@ mod tests {
     const S: Duration = Duration::from_secs(1);
 
     #[test]
-    fn the_bound_follows_claims_and_replies() {
+    fn bound_of_the_oldest_message_follows_claims_and_replies() {
         let start = Instant::now();
         let mut oldest = OldestDue::new();
         assert_eq!(oldest.waited(start), Duration::ZERO);

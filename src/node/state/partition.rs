@@ -1,5 +1,5 @@
-//! One partition of a queue as a node attends it: what the replies told of it, and what to do about
-//! that. Most queues have one partition.
+//! A partition as the node that attends it knows it: the state by the newest replies, and the
+//! actions that follow. Most queues have one partition.
 
 mod handlers;
 
@@ -31,16 +31,17 @@ use crate::telemetry::metrics::Counter;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Attending,
-    /// The queue was removed, or the partition is another node's; its handlers and settlements end.
+    /// The queue was removed, or another node attends the partition now. Handlers and settlements
+    /// of this node still run.
     Draining,
-    /// The node's leave is in flight.
+    /// The call by which the node leaves the partition is in flight.
     Leaving,
-    /// Redis knows that the node has left, or could not be told.
+    /// The node has left the partition, or could not tell Redis so.
     Left,
 }
 
-/// A partition and all that the node knows of it. It owns its timers, its claim and the counts of its
-/// handlers and deliveries.
+/// A partition, and all that the node knows about it. It owns its timers, its claim and the counts
+/// of its handlers and deliveries.
 pub(crate) struct NodePartition {
     pub(crate) id: PartitionId,
     pub(crate) queue: QueueId,
@@ -49,21 +50,21 @@ pub(crate) struct NodePartition {
     pub(crate) consumer: Consumer,
     pub(crate) context: Arc<HandlerContext>,
     pub(crate) slots: Arc<PartitionSlots>,
-    /// Whether it may get handlers of its queue's share.
+    /// Whether the partition may get handlers of its queue's share.
     pub(crate) is_open: bool,
-    /// The `allot` in which it last got a handler.
+    /// The number of the `allot` in which the partition last got a handler.
     served: u64,
     pub(crate) claim: ClaimState,
     pub(crate) lost: LostClaim,
-    /// How many messages the next claim may get, as far as the last one tells.
+    /// How many messages the next claim will probably get, judging by the last one.
     pub(crate) expected: usize,
     pub(crate) oldest: OldestDue,
     pub(crate) phase: Phase,
-    /// What the last beat said.
+    /// What the last beat said about the node.
     pub(crate) last_mode: BeatMode,
-    /// For how long the node may be silent about it, if it may.
+    /// For how long the node may send no beat about the partition; `None` if it may not park it.
     pub(crate) silence: Option<Duration>,
-    /// Whether notices arrive.
+    /// Whether the node receives notices of the partition.
     pub(crate) is_subscribed: bool,
     pub(crate) last_beat: Instant,
     pub(crate) has_beaten: bool,
@@ -71,9 +72,9 @@ pub(crate) struct NodePartition {
     reporting: Reporting,
     newest: NewestReply,
     seen: Seen,
-    /// Failed calls since the last beat that succeeded.
+    /// How many calls failed since the last successful beat.
     failures: u32,
-    /// Failed beats since the last beat that succeeded.
+    /// How many beats failed since the last successful beat.
     failed_beats: u32,
 }
 
@@ -89,7 +90,7 @@ struct Seen {
 }
 
 impl NodePartition {
-    /// A partition without a rank, which may not be parked yet.
+    /// Makes the state of a partition without a rank, which may not be parked yet.
     pub(crate) fn new(
         (queue, id): (QueueId, PartitionId),
         remote: Arc<Partition>,
@@ -131,29 +132,30 @@ impl NodePartition {
         self.remote.queue_name()
     }
 
-    /// Something shows that the queue is no longer paused.
+    /// Called when something shows that the queue is no longer paused.
     pub(crate) fn resumed(&mut self) {
         self.seen.is_paused = false;
     }
 
-    /// Whether the queue has not been removed.
+    /// Whether the node attends the partition and is not leaving it.
     pub(crate) fn is_attending(&self) -> bool {
         matches!(self.phase, Phase::Attending)
     }
 
-    /// Whether the node may claim messages of it.
+    /// Whether the node may claim messages of the partition.
     pub(crate) fn takes_messages(&self) -> bool {
         self.is_attending() && (!self.seen.is_paused || self.consumer.must_ask(self.id))
     }
 
-    /// Whether the node may use a wake-up token of it.
+    /// Whether the node may use a wake-up token of the partition.
     pub(crate) fn takes_tokens(&self) -> bool {
         self.is_attending() && self.consumer.is_needed()
     }
 
-    /// What a beat that is sent now says. `is_covered`: the blocking pop covers the wake-up list.
+    /// The mode of a beat that is sent now. `is_covered` says whether the blocking pop covers the
+    /// wake-up list.
     pub(crate) fn beat_mode(&self, is_covered: bool, now: Instant) -> BeatMode {
-        // Without a subscription, only beats report new work.
+        // Without a subscription only beats would report new work, so the queue is not parked.
         match self.silence.filter(|_| self.is_subscribed) {
             Some(silence) if !self.is_busy() && self.unpark_at(now).is_none_or(|at| at > now) => {
                 BeatMode::Parked(silence)
@@ -163,19 +165,19 @@ impl NodePartition {
         }
     }
 
-    /// Whether no beat was sent yet, and the partition may be parked when its channel is subscribed
-    /// to: thousands of queues that a pattern finds are parked a moment later.
+    /// Whether no beat was sent yet and the partition may be parked as soon as its channel is
+    /// subscribed to. Thousands of queues that a pattern finds are parked in this way.
     pub(crate) fn may_park_soon(&self) -> bool {
         !self.has_beaten && self.silence.is_some()
     }
 
-    /// Whether a beat that is sent now reports what the handlers of this node took.
+    /// Whether a beat that is sent now reports what this node's handlers did.
     pub(crate) fn reports(&mut self, is_leader: bool, now: Instant) -> bool {
         let has_times = self.remote.has_times();
         self.reporting.is_due(has_times, is_leader, now)
     }
 
-    /// When this queue can no longer be parked, as far as is known.
+    /// When the parking of this queue must end, as far as the node knows.
     fn unpark_at(&self, now: Instant) -> Option<Instant> {
         let is_active = self.seen.has_leases
             || self.seen.has_ready
@@ -189,7 +191,7 @@ impl NodePartition {
         Some(head.checked_sub(PARK_AHEAD).map_or(now, |at| at.max(now)))
     }
 
-    /// Beats as soon as a parked queue is quiet no more.
+    /// Makes the next beat come at once if the queue is parked but no longer quiet.
     pub(crate) fn unpark(&mut self, timers: &mut NodeTimers, now: Instant) {
         if matches!(self.last_mode, BeatMode::Parked(_))
             && let Some(at) = self.unpark_at(now)
@@ -198,15 +200,17 @@ impl NodePartition {
         }
     }
 
-    /// A notice: the head is now due at this Unix millisecond, or the scheduled set is empty.
+    /// Handles a notice: the head is now due at this Unix millisecond, or the scheduled set is
+    /// empty.
     pub(crate) fn noticed(&mut self, due_ms: Option<u64>, timers: &mut NodeTimers, now: Instant) {
         if self.newest.has_no_queue() {
-            // The queue is new and has no leader: try to become it now.
+            // The queue is new and has no leader, so the node tries to become its leader now.
             self.timers.beat_at(now, timers, now);
         }
         let head = self.instant(due_ms);
         if head.is_none() && due_ms.is_some() {
-            // The clock of the server that has the queue now is not known yet: its reply tells it.
+            // The clock of the server that now has the queue is not known yet. The reply to the
+            // beat tells it.
             return self.timers.beat_at(now, timers, now);
         }
         self.seen.head = head;
@@ -214,7 +218,7 @@ impl NodePartition {
         self.unpark(timers, now);
     }
 
-    /// The reply to a beat that was sent at `sent`. Returns whether messages are ready.
+    /// Handles the reply to a beat that was sent at `sent`. Returns whether messages are ready.
     pub(crate) fn beat_answered(
         &mut self,
         beat: &Beat,
@@ -248,8 +252,8 @@ impl NodePartition {
         beat.ready > 0 && !header.paused
     }
 
-    /// Sets the timers from the header of a reply. Ignores a header that is older than another one,
-    /// and then returns `false`.
+    /// Sets the timers from the header of a reply. Ignores a header that is older than an earlier
+    /// one, and returns `false` for it.
     pub(crate) fn absorb(
         &mut self,
         header: &Header,
@@ -265,7 +269,7 @@ impl NodePartition {
                     self.remote.meters().add(Counter::StoreEmptied);
                     events::store_emptied(self.name());
                 }
-                // The queue is new and has no leader: try to become it now.
+                // The queue is new and has no leader, so the node tries to become its leader now.
                 self.timers.beat_at(now, timers, now);
             }
         }
@@ -273,8 +277,8 @@ impl NodePartition {
         self.seen.head = head;
         self.seen.has_leases = header.lease_deadline_ms.is_some();
         self.seen.is_paused = header.paused;
-        // No promote for a head that is due already: the call that returned this header has added a
-        // wake-up token, and the node that takes it claims the head, promoted or not.
+        // A head that is due already needs no promote: the call that returned this header has added
+        // a wake-up token, and the node that takes the token claims the head.
         let is_due = header
             .head_ms
             .is_some_and(|head_ms| head_ms <= now_ms(header));
@@ -290,14 +294,14 @@ impl NodePartition {
         true
     }
 
-    /// A claim left this many ready messages.
+    /// Records that a claim left this many ready messages.
     pub(crate) fn left_ready(&mut self, left: u64) {
         self.seen.has_ready = left > 0;
     }
 
-    /// The reply to a promote or reap. If work is due by Redis's clock but none was moved, it
-    /// cannot be moved now (the ready list is full, or reaping is suspended): back off instead of
-    /// spinning. If no work is due, this node called early by less than 1 ms: wait for one tick.
+    /// Handles the reply to a promote or reap. If work is due by Redis's clock but none was moved,
+    /// it cannot be moved now (the ready list is full, or reaping is suspended): back off instead
+    /// of spinning. If no work is due, this node called early by less than 1 ms: wait for one tick.
     pub(crate) fn moved(
         &mut self,
         action: Action,
@@ -343,9 +347,9 @@ impl NodePartition {
         self.failed("beat", error, timers, now);
     }
 
-    /// Reports a failed call. After a retryable error the next beat comes early, with back-off: its
-    /// reply sets all timers again, so that one lost connection does not cost the fallback
-    /// interval.
+    /// Handles a failed call. After a retryable error the next beat comes early, with back-off: the
+    /// reply to it sets all timers again, so that a lost connection delays messages by less than
+    /// the fallback interval.
     fn failed(&mut self, call: &'static str, error: &Error, timers: &mut NodeTimers, now: Instant) {
         events::call_failed(self.name(), call, error, "the next beat is within a second");
         if error.is_retryable() {
@@ -361,7 +365,7 @@ impl NodePartition {
     }
 }
 
-/// Redis's time when it replied, in Unix milliseconds.
+/// The server's time in a reply, in Unix milliseconds.
 pub(crate) fn now_ms(header: &Header) -> u64 {
     u64::try_from(header.now_us / 1_000).unwrap_or(0)
 }

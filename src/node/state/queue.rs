@@ -15,7 +15,7 @@ use crate::partition::Partition;
 use crate::protocol::partition_map::Tag;
 use crate::router::Router;
 
-/// Whom to tell that the node has left a queue, if somebody asked for it.
+/// Called when the node has left a removed queue, if a caller waits for that.
 pub(crate) type Removal = Option<Box<dyn FnOnce() + Send>>;
 
 /// A queue to attend.
@@ -29,24 +29,24 @@ pub(crate) struct QueueEntry {
     pub(crate) time_limit: Option<Duration>,
 }
 
-/// One queue as the node attends it.
+/// A queue of the node.
 pub(crate) struct NodeQueue {
     pub(crate) entry: QueueEntry,
-    /// For the handlers of all its partitions.
+    /// The settings that the handlers of all partitions share.
     pub(crate) context: Arc<HandlerContext>,
-    /// The pattern that found it; `None` if the user named it.
+    /// The index of the pattern that found the queue; `None` if the user named it.
     pub(crate) pattern: Option<usize>,
-    /// The home, on the connections of the node.
+    /// The home partition, on the connections of the node.
     pub(crate) home: Arc<Partition>,
-    /// The partitions that the node attends, and those that it has not left yet.
+    /// The partitions that the node attends or has not left yet, by tag.
     pub(crate) partitions: BTreeMap<Tag, PartitionId>,
-    /// How many of these may get handlers.
+    /// How many of `partitions` may get handlers.
     pub(crate) open: usize,
-    /// The worker gives the whole queue up, and whom to tell.
+    /// Set when the worker gives up the whole queue.
     pub(crate) removal: Option<Removal>,
-    /// `None` while the queue has one partition.
+    /// The watch of the roster; `None` while the queue has one partition.
     pub(crate) watch: Option<RosterWatch>,
-    /// A task reads the map.
+    /// Whether a task reads the map of the queue.
     pub(crate) is_reading_map: bool,
 }
 
@@ -55,14 +55,14 @@ impl NodeQueue {
         self.home.queue_name()
     }
 
-    /// The partitions whose rosters have this node.
+    /// The partitions that keep a roster with this node.
     pub(crate) fn rosters(&self) -> Vec<Arc<Partition>> {
         let home = self.watch.iter().map(|_| &self.home);
         let deputy = self.watch.iter().filter_map(RosterWatch::watched_deputy);
         home.chain(deputy).cloned().collect()
     }
 
-    /// Whether nothing of it is left.
+    /// Whether nothing of the removed queue is left.
     pub(crate) fn is_over(&self) -> bool {
         self.removal.is_some() && self.partitions.is_empty()
     }

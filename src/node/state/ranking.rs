@@ -1,10 +1,10 @@
 //! Which partitions of a queue a node attends, and at which rank. Pure.
 //!
-//! Rendezvous hashing: a node and a partition give a weight, and all nodes compute the same weights.
-//! A node attends a partition if it is among the partition's [`NODES_OF_PARTITION`] nodes of the
-//! highest weights, or if the partition is among the node's [`PARTITIONS_OF_NODE`] partitions of
-//! the highest weights. So a node that joins or leaves changes only its own partitions.
-//! Decision 0045 in docs/decisions gives the reasons and the figures.
+//! The rule is rendezvous hashing: each pair of a node and a partition has a weight, which all
+//! nodes compute alike. A node attends a partition if it is among the partition's
+//! [`NODES_OF_PARTITION`] nodes of the highest weights, or if the partition is among the node's
+//! [`PARTITIONS_OF_NODE`] partitions of the highest weights. So a node that joins or leaves changes
+//! only its own partitions. Decision 0045 in docs/decisions gives the reasons and the figures.
 
 #[cfg(test)]
 mod tests;
@@ -16,10 +16,10 @@ use crate::node::state::timers::BEAT_INTERVAL;
 use crate::partition::Standing;
 use crate::protocol::partition_map::Tag;
 
-/// How many nodes each partition has, if there are as many.
+/// How many nodes attend each partition, if the queue has that many.
 const NODES_OF_PARTITION: usize = 3;
-/// How many partitions each node attends, if there are as many: a worker beyond the third of each
-/// partition still finds work.
+/// How many partitions each node attends, if the queue has that many. So a node that is not among
+/// the first three of any partition still finds work.
 const PARTITIONS_OF_NODE: usize = 4;
 
 /// Time between two beats of a standby of rank 2 or more. Redis forgets a node after 3 s.
@@ -27,13 +27,14 @@ const LATE_RANK_INTERVAL: Duration = Duration::from_secs(2);
 /// Time between two watches of a large roster. Each change of it costs every node a reply with all
 /// names: 25 KB for 1,000 nodes.
 const LARGE_WATCH_INTERVAL: Duration = Duration::from_millis(1_500);
-/// A roster of this many nodes is large.
+/// From this number of nodes on, a roster counts as large.
 const LARGE_ROSTER: usize = 200;
-/// The watches of nodes that started together spread out: each interval is up to this much shorter
-/// or longer.
+/// Each interval between watches is up to this much shorter or longer, so that nodes that started
+/// together spread out.
 const WATCH_JITTER: Duration = Duration::from_millis(25);
 
-/// The time between two beats of a node of this rank, which is `None` in a queue of one partition.
+/// The time between two beats of a node of this rank. The rank is `None` in a queue of one
+/// partition.
 pub(crate) fn beat_interval(rank: Option<usize>, is_leader: bool) -> Duration {
     match rank {
         Some(2..) if !is_leader => LATE_RANK_INTERVAL,
@@ -41,7 +42,7 @@ pub(crate) fn beat_interval(rank: Option<usize>, is_leader: bool) -> Duration {
     }
 }
 
-/// How a node of this rank stands for the lead.
+/// The claim to the lead that a beat of a node of this rank makes.
 pub(crate) fn standing(rank: Option<usize>) -> Standing {
     match rank {
         None => Standing::Any,
@@ -50,7 +51,8 @@ pub(crate) fn standing(rank: Option<usize>) -> Standing {
     }
 }
 
-/// The time between two watches of a roster of `nodes`. `part` (0 to 1) spreads them.
+/// The time between two watches of a roster with this many nodes. `part` (0 to 1) spreads the
+/// watches.
 pub(crate) fn watch_interval(nodes: usize, part: f64) -> Duration {
     let interval = if nodes < LARGE_ROSTER {
         BEAT_INTERVAL
@@ -60,12 +62,12 @@ pub(crate) fn watch_interval(nodes: usize, part: f64) -> Duration {
     interval - WATCH_JITTER + 2 * WATCH_JITTER.mul_f64(part)
 }
 
-/// The live nodes of a queue: hashes of their names, sorted. A clone shares them.
+/// The live nodes of a queue, as sorted hashes of their names. Clones share them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Roster(Arc<[u64]>);
 
 impl Roster {
-    /// The roster of the nodes of these names.
+    /// Makes the roster of the nodes with these names.
     pub(crate) fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut nodes: Vec<_> = names.into_iter().map(hash).collect();
         nodes.sort_unstable();
@@ -73,45 +75,45 @@ impl Roster {
         Self(nodes.into())
     }
 
-    /// How many nodes it has.
+    /// How many nodes the roster has.
     pub(crate) fn nodes(&self) -> usize {
         self.0.len()
     }
 }
 
-/// The partitions of one queue, as one node ranks among its roster.
+/// The ranks of one node in the partitions of a queue.
 ///
 /// A change of the roster costs one comparison for each node and one hash for each partition and
 /// node that joined or left. 1,000 nodes that join 256 partitions cost 256,000 hashes, once.
 pub(crate) struct Ranking {
-    /// Hash of the own name.
+    /// The hash of this node's name.
     node: u64,
     roster: Roster,
     partitions: Vec<Partition>,
 }
 
-/// A partition, as the node ranks in it.
+/// A partition, and the rank of this node in it.
 struct Partition {
     tag: Tag,
     hash: u64,
-    /// The own weight.
+    /// The weight of this node in the partition.
     weight: u64,
-    /// How many nodes of the roster have a higher weight.
+    /// How many nodes of the roster have a higher weight in the partition.
     rank: usize,
-    /// Whether it is among the node's partitions of the highest weights.
+    /// Whether the partition is among those in which this node has its highest weights.
     is_own: bool,
 }
 
 impl Partition {
-    /// The node's rank, if it attends this partition.
+    /// The node's rank, if the node attends this partition.
     fn own_rank(&self) -> Option<usize> {
         (self.is_own || self.rank < NODES_OF_PARTITION).then_some(self.rank)
     }
 }
 
 impl Ranking {
-    /// `tags` are the partitions of the queue; a roster of the node alone holds until the first
-    /// [`update`](Self::update).
+    /// Makes the ranking for the partitions with these tags. Until the first
+    /// [`update`](Self::update), the roster has only this node.
     pub(crate) fn new(queue_name: &str, tags: &[Tag], node: &str) -> Self {
         let node = hash(node);
         let mut partitions: Vec<_> = tags
@@ -141,8 +143,8 @@ impl Ranking {
         }
     }
 
-    /// The nodes are now these and the own one. Returns whether the node may attend others now, or
-    /// at other ranks.
+    /// Sets the roster, to which this node always belongs. Returns whether the attended partitions
+    /// or the ranks may have changed.
     pub(crate) fn update(&mut self, roster: &Roster) -> bool {
         let (old, new) = (std::mem::replace(&mut self.roster, roster.clone()), roster);
         let (mut left, mut joined, mut is_changed) = (0, 0, false);
@@ -181,15 +183,15 @@ impl Ranking {
             .map(|partition| partition.rank)
     }
 
-    /// Changes the ranks in the partitions where another node comes before this one. Returns
-    /// whether the node attends one of them, or did.
+    /// Changes the ranks in the partitions where `other` comes before this node. Returns whether
+    /// this node attends one of them, before or after.
     fn count(&mut self, other: u64, change: impl Fn(&mut usize)) -> bool {
         if other == self.node {
             return false;
         }
         let mut is_changed = false;
         for partition in &mut self.partitions {
-            // Equal weights: the greater node comes first.
+            // Of two nodes with equal weights, the one with the greater hash comes first.
             let own = (partition.weight, self.node);
             if (weight(other, partition.hash), other) > own {
                 let before = partition.own_rank();
@@ -201,7 +203,7 @@ impl Ranking {
     }
 }
 
-/// FNV-1a.
+/// The hash FNV-1a.
 fn hash(text: &str) -> u64 {
     text.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
@@ -210,7 +212,7 @@ fn hash(text: &str) -> u64 {
 
 /// The finalizer of SplitMix64: each bit of the input changes half of the bits of the result.
 fn weight(node: u64, partition: u64) -> u64 {
-    // The product keeps nodes and partitions apart whose hashes differ by the same bits.
+    // The product keeps nodes and partitions apart even if their hashes differ in the same bits.
     let mut mixed = node ^ partition.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

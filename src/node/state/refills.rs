@@ -1,4 +1,4 @@
-//! When the lists of fires of a queue with schedules are refilled. Pure.
+//! Decides when the lists of fires of a queue with schedules are refilled. Pure.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -7,26 +7,26 @@ use crate::error::Error;
 use crate::model::schedule::RefillOutcome;
 use crate::partition::Lists;
 
-/// After a refill that failed or refilled no list, the next one comes this much later.
+/// The pause after a refill that failed or refilled no list.
 const PAUSE: Duration = Duration::from_secs(5);
-/// How often the leader looks for lists by older rules of the time zones.
+/// How often the leader looks for lists that were made by older time zone rules.
 const ALL_INTERVAL: Duration = Duration::from_secs(3_600);
 
-/// What a node knows of the lists of one queue.
+/// What a node knows about the lists of fires of one queue.
 #[derive(Debug, Default)]
 pub(crate) struct RefillState {
     is_leader: bool,
     is_in_flight: bool,
     not_before: Option<Instant>,
-    /// When the leader looked at all lists.
+    /// When the leader last looked at all lists.
     looked_at_all: Option<Instant>,
-    /// The schedules whose dry list was logged.
+    /// The schedules of which an empty list was logged.
     warned: HashSet<String>,
-    /// Whether it was logged that this program cannot compute crons.
+    /// Whether the log already says that this program cannot compute crons.
     pub(crate) warned_of_feature: bool,
 }
 
-/// A refill and what became of it.
+/// The reply to a refill.
 pub(crate) struct RefillReply {
     pub(crate) lists: Lists,
     pub(crate) warned: HashSet<String>,
@@ -34,8 +34,8 @@ pub(crate) struct RefillReply {
 }
 
 impl RefillState {
-    /// What to refill after a beat that reports this many low lists; `None` of a queue without
-    /// schedules.
+    /// Which lists to refill after a beat that reports `low` short lists; `None` in the reply means
+    /// a queue without schedules.
     pub(crate) fn wanted(
         &mut self,
         is_leader: bool,
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_leader_looks_at_all_lists_first_and_hourly() {
+    fn the_leader_checks_all_lists_first_and_then_hourly() {
         let (mut state, now) = (RefillState::default(), Instant::now());
         assert_eq!(state.wanted(false, Some(9), now), None);
         assert_eq!(state.wanted(true, None, now), None, "no schedules");

@@ -1,29 +1,30 @@
-//! When a beat of a node has a report. Pure.
+//! Decides which beats of a node carry a report for the history. Pure.
 
 use std::time::{Duration, Instant};
 
-/// Shortest time between two reports of one partition: a beat with a report costs Redis more.
+/// The shortest time between two reports of one partition, because a beat with a report costs Redis
+/// more.
 pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What a node has reported of one partition.
+/// What a node has reported about one partition.
 #[derive(Default)]
 pub(crate) struct Reporting {
     last: Option<Instant>,
-    /// How many calls had changed the queue at the last report. `None`: no report yet, or a beat failed
-    /// since.
+    /// The number of changes of the queue at the last report. `None` before the first report, or
+    /// after a failed beat.
     reported: Option<i64>,
-    /// How many had at the last reply.
+    /// The number of changes of the queue at the last reply.
     seen: i64,
 }
 
 impl Reporting {
-    /// A reply says how many calls have changed the queue.
+    /// Records the number of changes of the queue in a reply.
     pub(crate) fn saw(&mut self, seq: i64) {
         self.seen = seq;
     }
 
-    /// Whether a beat that is sent now has a report. `has_times`: handlers of this node took
-    /// messages. The leader also reports changes that others made, so that a history has the
+    /// Whether a beat that is sent now has a report. `has_times` says that handlers of this node
+    /// took messages. The leader also reports changes that others made, so that a history has the
     /// pushes of a queue whose messages are due much later.
     pub(crate) fn is_due(&mut self, has_times: bool, is_leader: bool, now: Instant) -> bool {
         let rests = |last| now.saturating_duration_since(last) < REPORT_INTERVAL;
@@ -36,8 +37,8 @@ impl Reporting {
         true
     }
 
-    /// A beat failed, and its report may not have arrived: the next one that is due tells the changes
-    /// again.
+    /// Records that a beat failed, whose report may not have arrived. The next report contains the
+    /// changes again.
     pub(crate) fn failed(&mut self) {
         self.reported = None;
     }

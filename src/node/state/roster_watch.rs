@@ -1,4 +1,5 @@
-//! How a node watches the roster of a queue with a map, and which partitions that gives to it. Pure.
+//! How a node watches the roster of a queue with a map, and which partitions it attends because of
+//! the roster. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,46 +12,49 @@ use crate::protocol::results::administer::Watched;
 use crate::router::Partitions;
 use crate::wheel::Key;
 
-/// How long a node attends a partition whose leader asked for help.
+/// How long a node helps in a partition whose leader asked for help.
 const HELP_TIME: Duration = Duration::from_secs(10);
-/// A request that is this old is over.
+/// How old a request for help may be before it counts as ended.
 const REQUEST_TIME: Duration = Duration::from_secs(3);
-/// So many nodes of the highest ranks help at first, and twice as many after each `HELP_STEP`.
+/// The number of nodes that help at first: those of the highest ranks. After each `HELP_STEP` twice
+/// as many help.
 const FIRST_HELPERS: usize = 8;
 const HELP_STEP: Duration = Duration::from_secs(2);
-/// How many partitions may stand in for the home: neighbouring indexes are on different masters.
+/// How many partitions may stand in for the home. Neighbouring indexes are on different masters.
 const DEPUTIES: usize = 8;
-/// For so long a deputy's roster may lack nodes, and the home's last one holds.
+/// For this long after a deputy took over, its roster may lack nodes, so the last roster of the
+/// home counts.
 const ROSTER_TIME: Duration = Duration::from_secs(3);
 
-/// The roster of a queue, as the node knows it, and its ranks in the partitions.
+/// The roster of a queue, as the node knows it, and the node's ranks in the partitions.
 pub(crate) struct RosterWatch {
     pub(crate) partitions: Arc<Partitions>,
     ranking: Ranking,
     roster: Roster,
     /// The number of the roster; 0 before the first.
     pub(crate) number: u64,
-    /// The partition whose roster it is.
+    /// The partition that keeps this roster.
     pub(crate) watched_at: Tag,
-    /// The partitions that are watched in this order while the home is away, or has no map. All
-    /// nodes have the same order.
+    /// The partitions that are watched, in this order, while the home is unreachable or has no map.
+    /// All nodes have the same order.
     pub(crate) own_deputies: Vec<Arc<Partition>>,
-    /// Since when a deputy answers in place of the home.
+    /// Since when a deputy has answered in place of the home.
     deputized: Option<Instant>,
     /// Until when the node helps in each partition.
     helping: BTreeMap<Tag, Instant>,
-    /// The partitions whose leaders ask for help: since when, and when last.
+    /// The partitions whose leaders ask for help, each with the times of the first and the last
+    /// request.
     asked: BTreeMap<Tag, (Instant, Instant)>,
     /// The timer of the next watch.
     pub(crate) timer: Option<Key>,
     /// Whether a watch is in flight.
     pub(crate) is_watching: bool,
-    /// Failed watches since the last that succeeded.
+    /// How many watches failed since the last successful one.
     pub(crate) failures: u32,
 }
 
 impl RosterWatch {
-    /// `None` if there is no map.
+    /// Makes the watch of a queue; `None` if there is no map.
     pub(crate) fn of(partitions: &Arc<Partitions>, node: &str) -> Option<Self> {
         partitions.map()?;
         Some(Self {
@@ -69,7 +73,7 @@ impl RosterWatch {
         })
     }
 
-    /// The queue has another map now.
+    /// Replaces the map of the queue.
     pub(crate) fn remap(&mut self, partitions: &Arc<Partitions>, node: &str) {
         self.ranking = ranking(partitions, node);
         self.ranking.update(&self.roster);
@@ -80,8 +84,7 @@ impl RosterWatch {
         self.asked.retain(|tag, _| tags.contains(tag));
     }
 
-    /// The partitions that may stand in for the home, if they are needed and the node has no
-    /// connections for them yet.
+    /// The deputies to which the node has no connections yet, if deputies are needed.
     pub(crate) fn missing_deputies(&self) -> Vec<Arc<Partition>> {
         let others = self.partitions.list()[1..].iter();
         let missing = self.needs_deputies() && self.own_deputies.is_empty();
@@ -91,7 +94,7 @@ impl RosterWatch {
             .collect()
     }
 
-    /// The partitions that are watched if the home does not answer: none while it answers.
+    /// The partitions to watch if the home does not answer. Empty while the home answers.
     pub(crate) fn deputies(&self) -> &[Arc<Partition>] {
         if self.needs_deputies() {
             &self.own_deputies
@@ -104,13 +107,13 @@ impl RosterWatch {
         self.failures > 0 || self.watched_at != Tag::Home
     }
 
-    /// The deputy whose roster the node is in, if there is one.
+    /// The deputy whose roster has this node, if there is one.
     pub(crate) fn watched_deputy(&self) -> Option<&Arc<Partition>> {
         let mut deputies = self.own_deputies.iter();
         deputies.find(|deputy| deputy.tag() == self.watched_at)
     }
 
-    /// This partition answered a watch.
+    /// Handles the answer of a partition to a watch.
     pub(crate) fn watched(
         &mut self,
         tag: Tag,
@@ -120,7 +123,7 @@ impl RosterWatch {
     ) {
         self.failures = 0;
         if watched.roster == 0 {
-            // It has no map. The next watch goes to a deputy, if one has the map.
+            // The partition has no map. The next watch goes to a deputy, if one has the map.
             self.failures = 1;
             return;
         }
@@ -182,7 +185,7 @@ fn ranking(partitions: &Partitions, node: &str) -> Ranking {
     Ranking::new(name, &tags, node)
 }
 
-/// How many nodes may help, after a leader has asked for this time.
+/// How many nodes may help after a leader has asked for this long.
 fn helpers(asked: Duration) -> usize {
     let steps = asked.as_millis() / HELP_STEP.as_millis();
     u32::try_from(steps)
@@ -197,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longer_a_leader_asks_the_more_nodes_help() {
+    fn more_nodes_help_the_longer_a_leader_asks() {
         let after = |seconds| helpers(Duration::from_secs(seconds));
         assert_eq!([after(0), after(1), after(2), after(5)], [8, 8, 16, 32]);
         assert!(after(60) > 1_000_000 && after(100_000) > 1_000_000);

@@ -4,9 +4,9 @@
 //! `allot` that gives it until its `release`.
 //!
 //! - A queue never has more than its `max`.
-//! - Within its reserve a queue may take any free handler. Beyond it, the queue leaves enough
+//! - Within its reserve a queue may take any free handler. Beyond its reserve, it must leave enough
 //!   handlers free for the unused reserves of all other queues.
-//! - `Order` decides between the queues that may take.
+//! - `Order` decides between the queues that may take a handler.
 //!
 //! `Order::Weighted` compares the virtual times of the queues: see `usage`.
 
@@ -27,22 +27,23 @@ use usage::Usage;
 /// What one queue may have of the node's handlers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ShareSettings {
-    /// At least 1. Only `Order::Weighted` uses it.
+    /// The weight of the queue, at least 1. Only `Order::Weighted` uses it.
     pub(crate) weight: u32,
-    /// Handlers that no other queue may take.
+    /// The number of handlers that no other queue may take.
     pub(crate) reserve: usize,
-    /// The most handlers that it may have. `usize::MAX`: no limit of its own.
+    /// The most handlers of the queue; `usize::MAX` if it has no limit of its own.
     pub(crate) max: usize,
 }
 
-/// Which of the queues that may take a handler gets the next one.
+/// The order in which queues that may take a handler get one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Order {
-    /// The queue that is the furthest behind its part of the handler time, by weight.
+    /// The queue gets it that is furthest behind its part of the handler time, by weight.
     Weighted,
-    /// The queue added first. A queue that has waited for `max_wait` is overdue: each overdue queue
-    /// gets one handler, the longest waiting first. Then at least one handler goes by rank before
-    /// the same queue has another such turn, so a long backlog cannot reverse the order.
+    /// The queue gets it that was added first. But a queue that has waited for `max_wait` is
+    /// overdue: each overdue queue first gets one handler, the longest waiting queue first. Before
+    /// it gets another one so, at least one handler goes by rank. So a long backlog cannot reverse
+    /// the order.
     Strict { max_wait: Duration },
 }
 
@@ -50,12 +51,12 @@ pub(crate) enum Order {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Want<Id> {
     pub(crate) id: Id,
-    /// How many it could use now.
+    /// How many handlers the queue or partition could use now.
     pub(crate) handlers: usize,
-    /// How many it could use besides these in a moment, when it can claim again. Its part of the
-    /// free handlers is given to no other queue.
+    /// How many more handlers it could use in a moment, when it can claim again. Its part of the
+    /// free handlers is kept for it.
     pub(crate) soon: usize,
-    /// How long its oldest due message has waited, as far as the node knows.
+    /// For how long its oldest due message has waited, as far as the node knows.
     pub(crate) waited: Duration,
 }
 
@@ -68,7 +69,7 @@ pub(crate) enum ShareError {
         reserve: usize,
         max: usize,
     },
-    /// `reserves` counts all queues of the node and the new one.
+    /// The reserves of all queues of the node, including the new one, exceed the concurrency.
     ReservesAboveConcurrency {
         reserves: usize,
         concurrency: usize,
@@ -101,19 +102,19 @@ impl std::error::Error for ShareError {}
 /// The state of one queue.
 struct Share {
     settings: ShareSettings,
-    /// The order of adding.
+    /// The rank of the queue: its number in the order of adding.
     rank: u64,
     running: usize,
     usage: Usage,
-    /// The `allot` in which it last competed for handlers.
+    /// The number of the `allot` in which the queue last competed for handlers.
     competed: u64,
-    /// The `allot` in which it last got one.
+    /// The number of the `allot` in which the queue last got a handler.
     served: u64,
-    /// See [`Shares::era`].
+    /// The era to which the queue's usage belongs: see [`Shares::era`].
     era: u64,
     paused: bool,
     removed: bool,
-    /// The round in which it had its last turn as an overdue queue.
+    /// The round in which the queue last had a turn as an overdue queue.
     overdue_turn: Option<u64>,
 }
 
@@ -126,7 +127,7 @@ impl Share {
         !self.paused && !self.removed
     }
 
-    /// The part of its reserve that must stay free for it.
+    /// How many handlers of the queue's reserve must stay free for it.
     fn unused_reserve(&self) -> usize {
         if self.may_take() {
             self.settings.reserve.saturating_sub(self.running)
@@ -142,19 +143,21 @@ pub(crate) struct Shares {
     order: Order,
     queues: HashMap<QueueId, Share>,
     added: u64,
-    /// The sum over `queues`; also of those that were removed.
+    /// The number of running handlers of all queues, including removed ones.
     running: usize,
-    /// The sum over `queues`, paused ones included.
+    /// The sum of the reserves of `queues`, including paused ones.
     reserves: usize,
-    /// The sum over `queues`.
+    /// The sum of the unused reserves of `queues`.
     unused_reserves: usize,
-    /// Grows when a handler goes by rank: overdue queues may have their next turn.
+    /// The present round. It grows when a handler goes by rank, so that overdue queues may have
+    /// their next turn.
     round: u64,
     /// The number of the last `allot`.
     allots: u64,
-    /// The mean virtual time of the queues that compete, by weight.
+    /// The mean virtual time of the queues that compete, weighted.
     fair: f64,
-    /// Grows when every queue has what it wants. What a queue used in a former era is forgotten.
+    /// The present era. It grows when every queue has what it wants. Usage of an earlier era is
+    /// forgotten.
     era: u64,
 }
 
@@ -175,7 +178,7 @@ impl Shares {
         }
     }
 
-    /// Adds a queue behind those added before. After an error nothing has changed.
+    /// Adds a queue, ranked after all earlier ones. After an error nothing has changed.
     pub(crate) fn add(
         &mut self,
         queue: QueueId,
@@ -223,7 +226,8 @@ impl Shares {
         Ok(())
     }
 
-    /// Gives the queue nothing more. Its running handlers count until they are released.
+    /// Removes the queue: it gets no more handlers. Its running handlers count until they are
+    /// released.
     pub(crate) fn remove(&mut self, queue: QueueId) {
         let reserve = self.change(queue, |share| {
             let reserve = if share.removed {
@@ -242,9 +246,10 @@ impl Shares {
         self.change(queue, |share| share.paused = paused);
     }
 
-    /// Gives free handlers to the queues of `wants`, at most what each asks for, and counts them as
-    /// running. The first of the reply is the queue that got the first handler. `wants` has a queue
-    /// at most once. Costs O(wants + handlers given × log wants); other queues cost nothing.
+    /// Gives free handlers to the queues of `wants`, at most as many as each asks for, and counts
+    /// them as running. The first element of the result is the queue that got the first handler.
+    /// `wants` must not have a queue twice. Costs O(wants + handlers given × log wants); other
+    /// queues cost nothing.
     pub(crate) fn allot(&mut self, wants: &[Want<QueueId>], now: Instant) -> Vec<(QueueId, usize)> {
         if self.free() == 0 || wants.iter().all(|want| want.handlers == 0) {
             return Vec::new();
@@ -252,7 +257,7 @@ impl Shares {
         self.allot_in_turns(wants, now)
     }
 
-    /// Handlers of the queue have started: from now on their time is charged.
+    /// Records that handlers of the queue have started. From now on their time is charged.
     pub(crate) fn start(&mut self, queue: QueueId, handlers: usize, now: Instant) {
         if let Some(share) = self.queues.get_mut(&queue) {
             share.settle(now);
@@ -260,7 +265,7 @@ impl Shares {
         }
     }
 
-    /// Handlers of the queue ended, or it did not need them.
+    /// Takes back handlers of the queue that ended or were not needed.
     pub(crate) fn release(&mut self, queue: QueueId, ended: Ended, now: Instant) {
         let handlers = ended.unused + ended.ran;
         if handlers == 0 {
@@ -274,7 +279,7 @@ impl Shares {
         });
     }
 
-    /// How many handlers the queues have.
+    /// How many handlers all queues have.
     pub(crate) fn held(&self) -> usize {
         self.running
     }
@@ -285,7 +290,7 @@ impl Shares {
         self.queues.get(&queue).map_or(0, |share| share.running)
     }
 
-    /// How many handlers no queue has, reserved ones included.
+    /// How many handlers no queue has, including reserved ones.
     pub(crate) fn free(&self) -> usize {
         self.concurrency - self.running
     }
@@ -303,13 +308,14 @@ impl Shares {
         }
         let own = share.unused_reserve();
         let of_others = self.unused_reserves - own;
-        // Others may run in its reserve if it was added or resumed while they did.
+        // Other queues may use its reserve, if it was added or resumed while they did.
         let open = self.free().saturating_sub(of_others);
         let until_max = share.settings.max - share.running;
         open.max(own.min(self.free())).min(until_max)
     }
 
-    /// Whether only queues with an unused reserve can take a free handler.
+    /// Whether the free handlers are all reserved, so that only queues with an unused reserve can
+    /// take one.
     fn only_reserves_are_free(&self) -> bool {
         self.free() <= self.unused_reserves
     }
@@ -318,7 +324,7 @@ impl Shares {
         self.change(queue, |share| share.running += handlers);
     }
 
-    /// Changes the state of a queue and keeps the sums. Drops a removed queue that runs nothing.
+    /// Changes the state of a queue and updates the sums. Drops a removed queue that runs nothing.
     fn change<T>(&mut self, queue: QueueId, change: impl FnOnce(&mut Share) -> T) -> Option<T> {
         let share = self.queues.get_mut(&queue)?;
         self.running -= share.running;

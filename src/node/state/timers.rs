@@ -11,33 +11,33 @@ pub(crate) const FALLBACK_INTERVAL: Duration = Duration::from_secs(1);
 /// Time between two beats of a node. It leaves 100 ms of the fallback interval for the claim of
 /// messages that a beat reports.
 pub(crate) const BEAT_INTERVAL: Duration = Duration::from_millis(900);
-/// Shortest time between two promotes that moved nothing.
+/// The shortest time between two promotes that moved nothing.
 pub(crate) const TICK: Duration = Duration::from_micros(100);
-/// How long a beat keeps its node the leader, counted from when the beat was sent. Redis counts as
-/// long from when it received the beat, so the old leader stops before another node can lead.
+/// How long a beat keeps its node the leader, counted from when the beat was sent. Redis counts the
+/// same time from when it received the beat, so the old leader stops before another node can lead.
 pub(crate) const LEADER_TTL: Duration = Duration::from_millis(2_500);
-/// A standby acts this much later than the leader would, plus a part of as much for each live node.
-/// In a queue of several partitions, the standby of rank n acts n times this much later.
+/// The delay of a standby after the leader's time to act, to which a part for each live node is
+/// added. In a queue of several partitions, the standby of rank n acts n times this delay later.
 const STANDBY_MS: u64 = 25;
 /// The longest delay of a standby.
 const MAX_STANDBY_MS: u64 = 1_000;
 
-/// Something to do now.
+/// An action that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Due {
-    /// For a partition.
+    /// An action for a partition.
     Act(PartitionId, Action),
     /// Watch the roster of this queue.
     Watch(QueueId),
 }
 
-/// Something to do for a partition.
+/// An action for a partition, by the timer that fired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
     Promote,
     Reap,
     Beat,
-    /// Claim, although no wake-up token came.
+    /// Claim without a wake-up token.
     Claim,
     /// Check the leases of the claim with this number.
     CheckLeases(u64),
@@ -49,7 +49,7 @@ pub(crate) struct NodeTimers {
     start: Instant,
     /// Boxed, because it is large and is moved into the coordinator's task.
     wheel: Box<Wheel<Due>>,
-    /// Differs between nodes, so that their delays as standbys differ.
+    /// A number that differs between nodes, so that their delays as standbys differ.
     seed: u64,
 }
 
@@ -69,9 +69,10 @@ impl NodeTimers {
             .map(|tick| self.start + Duration::from_micros(tick))
     }
 
-    /// The earliest that is due at `now`; call it until it returns `None`. A promote, reap or beat is
-    /// in flight from now until [`completed`](PartitionTimers::completed) is called. `timers_of` has
-    /// the timers of a partition.
+    /// Takes the earliest action that is due at `now`; call it until it returns `None`. A promote,
+    /// reap or beat that it returns counts as in flight until
+    /// [`completed`](PartitionTimers::completed) is called. `timers_of` has the timers of a
+    /// partition.
     pub(crate) fn pop<'a>(
         &mut self,
         now: Instant,
@@ -88,7 +89,7 @@ impl NodeTimers {
         Some(due)
     }
 
-    /// Adds a timer that is not one of those of each partition.
+    /// Adds a timer that is not one of a partition's fixed timers.
     pub(crate) fn schedule(&mut self, due: Due, at: Instant) -> Option<Key> {
         // The wheel has no capacity limit, so it does not refuse.
         self.wheel.insert(self.tick(at), due).ok()
@@ -100,14 +101,14 @@ impl NodeTimers {
         }
     }
 
-    /// Rounded up, so that no timer fires early.
+    /// Converts an instant to a tick, rounded up, so that no timer fires early.
     fn tick(&self, at: Instant) -> u64 {
         let nanoseconds = at.saturating_duration_since(self.start).as_nanos();
         u64::try_from(nanoseconds.div_ceil(1_000)).unwrap_or(u64::MAX)
     }
 }
 
-/// The timers of one partition, and what decides when they fire.
+/// The timers of one partition, and the values that decide when they fire.
 pub(crate) struct PartitionTimers {
     id: PartitionId,
     promote: CallTimer,
@@ -115,13 +116,12 @@ pub(crate) struct PartitionTimers {
     beat: CallTimer,
     claim: CallTimer,
     leader_until: Option<Instant>,
-    /// How many nodes were alive at the last beat.
+    /// The number of live nodes that the last beat reported.
     nodes: u64,
-    /// How many nodes come before this one, if the queue has several partitions: as a standby it acts
-    /// this many steps after the leader. Without a rank, the delays of standbys are spread by the
-    /// node's seed.
+    /// The node's rank, if the queue has several partitions. As a standby it acts this many steps
+    /// after the leader. Without a rank, the seeds of the nodes spread the delays of standbys.
     pub(crate) rank: Option<usize>,
-    /// The node leaves the partition: no timer is armed any more.
+    /// Whether the node leaves the partition: then no timer is armed any more.
     is_closed: bool,
 }
 
@@ -178,7 +178,8 @@ impl PartitionTimers {
         }
     }
 
-    /// Whether they were closed: a partition that the node leaves must have no timer on the wheel.
+    /// Whether [`close`](Self::close) was called. A partition that the node has left must have no
+    /// timer on the wheel.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -189,7 +190,8 @@ impl PartitionTimers {
             .is_some_and(|timer| timer.in_flight.is_some())
     }
 
-    /// A message is due at `at`: the leader promotes then, a standby a little later.
+    /// Requests a promote for a message that is due at `at`: the leader makes it then, a standby a
+    /// little later.
     pub(crate) fn promote_at(&mut self, at: Instant, node: &mut NodeTimers, now: Instant) {
         self.arm(Action::Promote, at, node, now);
     }
@@ -207,7 +209,7 @@ impl PartitionTimers {
         }
     }
 
-    /// The first lease ends at `at`.
+    /// Requests a reap at `at`, when the first lease ends.
     pub(crate) fn reap_at(&mut self, at: Instant, node: &mut NodeTimers, now: Instant) {
         self.arm(Action::Reap, at, node, now);
     }
@@ -216,12 +218,13 @@ impl PartitionTimers {
         self.arm(Action::Beat, at, node, now);
     }
 
-    /// Claim at `at`, or earlier if an earlier time was set.
+    /// Requests a claim at `at`, unless an earlier one is requested.
     pub(crate) fn claim_at(&mut self, at: Instant, node: &mut NodeTimers, now: Instant) {
         self.arm(Action::Claim, at, node, now);
     }
 
-    /// The reply to a beat that was sent at `sent`. A leader stays it for `ttl` after that.
+    /// Handles the reply to a beat that was sent at `sent`. A leader stays leader for `ttl` after
+    /// `sent`.
     pub(crate) fn set_leader(&mut self, is_leader: bool, nodes: u64, sent: Instant, ttl: Duration) {
         if !self.is_closed {
             self.leader_until = is_leader.then(|| sent + ttl);
@@ -259,7 +262,7 @@ impl PartitionTimers {
         timer.armed = key.map(|key| Armed { tick, key });
     }
 
-    /// `None` also after [`close`](Self::close).
+    /// The timer of this action; `None` after [`close`](Self::close) and for actions without one.
     fn timer(&mut self, action: Action) -> Option<&mut CallTimer> {
         if self.is_closed {
             return None;
@@ -273,14 +276,15 @@ impl PartitionTimers {
         }
     }
 
-    /// How long after `at` this node acts, in case the leader has not. It differs between nodes and
-    /// between times, so that the standbys do not act all at once.
+    /// By how much this node acts after `at`, in case the leader has not. The delay differs between
+    /// nodes and between times, so that standbys do not all act at once.
     fn standby_delay(&self, at: Instant, node: &NodeTimers, now: Instant) -> Duration {
         if self.is_leader(now) {
             return Duration::ZERO;
         }
         if let Some(rank) = self.rank {
-            // Rank 0 takes the lead with its next beat. Until then it is a standby like rank 1.
+            // A node of rank 0 becomes the leader with its next beat. Until then it is a standby
+            // like rank 1.
             let steps = u64::try_from(rank.max(1)).unwrap_or(u64::MAX);
             let delay = STANDBY_MS.saturating_mul(steps);
             return Duration::from_millis(delay.min(MAX_STANDBY_MS));
@@ -292,19 +296,20 @@ impl PartitionTimers {
     }
 }
 
-/// Of several requested times the earliest counts; firing clears it.
+/// The timer of one kind of call. Of several requested times the earliest counts, and firing clears
+/// the request.
 #[derive(Default)]
 pub(crate) struct CallTimer {
     pub(crate) armed: Option<Armed>,
     /// When the call in flight was sent.
     pub(crate) in_flight: Option<Instant>,
-    /// The earliest time that was requested during the call in flight: its reply may not cover it.
+    /// The earliest time requested during the call in flight, whose reply may not cover that time.
     pub(crate) requested: Option<Instant>,
     /// The end of the back-off.
     pub(crate) not_before: Option<Instant>,
 }
 
-/// Where the timer is on the wheel.
+/// A timer on the wheel: its key and its time.
 #[derive(Clone, Copy)]
 pub(crate) struct Armed {
     pub(crate) tick: u64,
@@ -312,8 +317,8 @@ pub(crate) struct Armed {
 }
 
 impl CallTimer {
-    /// When to fire for a request of `at`, with the back-off and a standby's `delay`. `None` while
-    /// a call is in flight: then the request is kept.
+    /// When to fire for a request of `at`, given the back-off and a standby's `delay`. `None` while
+    /// a call is in flight: the request is kept until that ends.
     pub(crate) fn request(
         &mut self,
         at: Instant,
@@ -321,7 +326,8 @@ impl CallTimer {
         delay: Duration,
     ) -> Option<Instant> {
         if let Some(sent) = self.in_flight {
-            // The call in flight covers everything that was due when it was sent.
+            // The call in flight covers everything that was due when it was sent, so only later
+            // times are kept.
             if at > sent {
                 self.requested = Some(self.requested.map_or(at, |other| other.min(at)));
             }

@@ -1,10 +1,10 @@
-//! Which wake-up lists the blocking pop of a node covers. Pure.
+//! Decides which wake-up lists the blocking pop of a node covers. Pure.
 
 use std::collections::BTreeMap;
 
 use crate::node::PartitionId;
 
-/// How many wake-up lists a blocking pop covers at most: its cost grows with each.
+/// The most wake-up lists that a blocking pop covers: its cost grows with each.
 pub(crate) const MAX_LISTS: usize = 64;
 
 /// The wake-up lists that the node wants its blocking pop to cover.
@@ -17,21 +17,23 @@ pub(crate) struct WakeLists {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Member {
-    /// Whether the queue keeps its place while nothing happens in it.
+    /// Whether the queue keeps its place in the pop while nothing happens in it.
     is_fixed: bool,
-    /// A token came that no handler of this node could use: another node is to get the next one.
+    /// Whether a token came that no handler of this node could use, so that another node should get
+    /// the next one.
     is_refused: bool,
 }
 
 impl WakeLists {
-    /// Whether a queue that is added by name keeps a place in the pop; if not, it may be parked.
+    /// Adds a queue that the user named. Returns whether it keeps a place in the pop; if not, it
+    /// may be parked.
     pub(crate) fn add_named(&mut self, partition: PartitionId) -> bool {
         let fixed = |member: &&Member| member.is_fixed;
         if self.partitions.values().filter(fixed).count() >= MAX_LISTS {
             return false;
         }
         if self.partitions.len() >= MAX_LISTS {
-            // The last queue that has no place of its own makes room.
+            // The last queue without a fixed place makes room.
             let guest = self
                 .partitions
                 .iter()
@@ -45,14 +47,14 @@ impl WakeLists {
         true
     }
 
-    /// Something happens in the queue: the pop covers it if there is room.
+    /// Called when something happens in the queue: the pop covers its list if there is room.
     pub(crate) fn activate(&mut self, partition: PartitionId) {
         if self.partitions.len() < MAX_LISTS && !self.partitions.contains_key(&partition) {
             self.insert(partition, false);
         }
     }
 
-    /// Nothing happens in the queue: it makes room for another.
+    /// Called when nothing happens in the queue: its list makes room for another.
     pub(crate) fn deactivate(&mut self, partition: PartitionId) {
         if self
             .partitions
@@ -67,15 +69,15 @@ impl WakeLists {
         self.changed |= self.partitions.remove(&partition).is_some();
     }
 
-    /// No handler of this node could use a token of this queue: the next pop leaves its list to
-    /// other nodes.
+    /// Called when no handler of this node could use a token of this queue: the next pop leaves the
+    /// list to other nodes.
     pub(crate) fn refuse(&mut self, partition: PartitionId) {
         if let Some(member) = self.partitions.get_mut(&partition) {
             self.changed |= !std::mem::replace(&mut member.is_refused, true);
         }
     }
 
-    /// The queues that were refused.
+    /// The queues whose lists were refused.
     pub(crate) fn refused(&self) -> impl Iterator<Item = PartitionId> {
         let refused = self
             .partitions
@@ -84,7 +86,7 @@ impl WakeLists {
         refused.map(|(partition, _)| *partition)
     }
 
-    /// This node has a handler for the queue again.
+    /// Called when this node has a handler for the queue again.
     pub(crate) fn accept(&mut self, partition: PartitionId) {
         if let Some(member) = self.partitions.get_mut(&partition) {
             self.changed |= std::mem::replace(&mut member.is_refused, false);
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn named_queues_take_the_place_of_active_ones() {
+    fn named_queues_take_the_places_of_merely_active_ones() {
         let mut lists = WakeLists::default();
         for number in 0..70 {
             lists.activate(PartitionId(number));

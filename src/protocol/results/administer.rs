@@ -1,5 +1,5 @@
-//! The replies to an operator's calls: of a step of a requeue or purge, of the
-//! deletion of an unused queue, of a new map. The replies to the roles of a node.
+//! Decodes the replies to operators' calls (steps of a requeue or purge, the deletion of an unused
+//! queue, a new map) and to the calls of nodes.
 
 use crate::error::Error;
 use crate::model::outcomes::{KeepReason, UnusedOutcome};
@@ -9,15 +9,15 @@ use crate::protocol::replies::{Header, Reply};
 pub(crate) struct Step {
     /// The server's clock at this step, in Unix milliseconds.
     pub(crate) now_ms: u64,
-    /// Which creation of the queue it was; empty without a queue.
+    /// The incarnation of the queue; empty without a queue.
     pub(crate) incarnation: String,
     /// The epoch of the partition's map.
     pub(crate) epoch: Option<u64>,
     /// How many messages the step dealt with.
     pub(crate) done: u64,
-    /// How many are still there.
+    /// How many selected messages are left.
     pub(crate) left: u64,
-    /// How many timers of schedules a purge has passed: the next step begins behind them.
+    /// How many timers of schedules a purge has skipped. The next step begins after them.
     pub(crate) passed: u64,
 }
 
@@ -37,13 +37,13 @@ impl Step {
         })
     }
 
-    /// Whether a purge ends, as the state has no further message.
+    /// Whether a purge has ended because the state has no further messages.
     pub(crate) fn found_none(&self) -> bool {
         self.done == 0 && self.passed == 0
     }
 }
 
-/// The reply of the text that looks for an unused queue.
+/// Decodes the reply of the script that looks for an unused queue.
 pub(crate) fn unused(text: &str) -> Option<UnusedOutcome> {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     match word {
@@ -58,17 +58,18 @@ pub(crate) fn unused(text: &str) -> Option<UnusedOutcome> {
     }
 }
 
-/// What a remap did.
+/// What a call of remap did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Remapped {
-    /// The partition has the map, or after a `forward` a newer one.
+    /// The partition has the map now; after a `forward` it may have a newer one.
     Done,
-    /// The partition holds this number of messages, and was left as it was.
+    /// Nothing was changed: the partition holds this number of messages.
     Has(u64),
-    /// The partition remembers calls or messages for this number of milliseconds more, and was left
-    /// as it was.
+    /// Nothing was changed: the partition still remembers calls or messages for this number of
+    /// milliseconds.
     Remembers(u64),
-    /// The partition has another epoch than the caller expected, and was left as it was; 0: no map.
+    /// Nothing was changed: the partition's map has this epoch, not the expected one; 0 without a
+    /// map.
     Epoch(u64),
 }
 
@@ -95,8 +96,8 @@ pub(crate) struct Beat {
     pub(crate) nodes: u64,
     /// How many messages are ready to be claimed.
     pub(crate) ready: u64,
-    /// How many lists of fires need more; `None` of a queue without schedules, or of an older
-    /// Functions library.
+    /// How many lists of fires need a refill; `None` for a queue without schedules, or from an
+    /// older Functions library.
     pub(crate) low_lists: Option<u64>,
 }
 
@@ -143,7 +144,7 @@ impl Watched {
 /// The reply to a promote or a reap.
 pub(crate) struct Moved {
     pub(crate) header: Header,
-    /// How many messages it moved.
+    /// How many messages the call moved.
     pub(crate) count: u64,
 }
 

@@ -9,26 +9,26 @@ pub(crate) struct Granted {
     pub(crate) payload: Vec<u8>,
     pub(crate) due_ms: u64,
     pub(crate) attempt: u32,
-    /// How many leases of this message ran out before.
+    /// How many earlier leases of this message expired.
     pub(crate) crashes: u32,
     /// Whether a failure of this attempt makes the message dead.
     pub(crate) is_last_attempt: bool,
     pub(crate) token: [u8; 16],
     pub(crate) deadline_ms: u64,
-    /// Redis's time at the claim.
+    /// Redis's time at the claim, in Unix microseconds.
     pub(crate) claimed_us: i64,
     pub(crate) trace_parent: Option<String>,
     pub(crate) expires_at_ms: Option<u64>,
     pub(crate) cost: u32,
     pub(crate) snoozes: u32,
-    /// Whether a schedule made it.
+    /// Whether the message is a tick of a schedule.
     pub(crate) is_tick: bool,
 }
 
 /// The reply to a claim.
 pub(crate) struct Claim {
     pub(crate) header: Header,
-    /// How many ready messages it left.
+    /// How many ready messages the claim left.
     pub(crate) left: u64,
     pub(crate) granted: Vec<Granted>,
 }
@@ -42,7 +42,7 @@ impl Claim {
         })
     }
 
-    /// The reply to held: what a claim granted, and how many more messages its lease holds.
+    /// Decodes the reply to held: what a claim granted, and how many more messages its lease holds.
     pub(crate) fn decode_held(mut reply: Reply, token: [u8; 16]) -> Result<(Self, u64), Error> {
         let (left, granted) = Self::decode_from(&mut reply, token)?;
         let more = reply.body.count()?;
@@ -55,7 +55,7 @@ impl Claim {
         Ok((claim, more))
     }
 
-    /// How many ready messages are left, and what was granted.
+    /// Decodes how many ready messages are left, and what was granted.
     fn decode_from(reply: &mut Reply, token: [u8; 16]) -> Result<(u64, Vec<Granted>), Error> {
         let left = reply.body.count()?;
         let deadline_ms = u64::try_from(reply.body.integer()?).unwrap_or(0);
@@ -69,7 +69,7 @@ impl Claim {
             true => None,
             false => Some(reply.body.count()?),
         };
-        // One detail may be shared by all messages.
+        // If the details of all messages are equal, the reply has them once.
         let shared = details.len() == 1;
         if payloads.len() != ids.len() || details.len() != ids.len() && !shared {
             let lengths = format!(

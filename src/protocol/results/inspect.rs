@@ -1,4 +1,4 @@
-//! The replies to get, peek, stats, dues, nodes and history.
+//! Decodes the replies to get, peek, stats, dues, nodes and history.
 
 use crate::error::Error;
 use crate::model::history::times::TimeHistogram;
@@ -33,7 +33,7 @@ pub(crate) fn stored(body: &mut Body) -> Result<Option<StoredMessage>, Error> {
         due_by_ms,
         ..
     } = Options::parse(&fields.named("options", Body::text)?);
-    // The reply has no due time of a leased or dead message.
+    // For a leased or dead message the reply has no due time.
     let waits = matches!(state, MessageState::Scheduled | MessageState::Ready);
     let expires_at_ms = expires_by.or(match expires {
         Some(Expires::AtMs(ms)) => Some(ms),
@@ -82,7 +82,7 @@ pub(crate) fn stored(body: &mut Body) -> Result<Option<StoredMessage>, Error> {
     }))
 }
 
-/// `NAME`, or `NAME NODE`.
+/// Decodes the name of a lease: `NAME`, or `NAME NODE`.
 fn lease(text: &str) -> LeaseInfo {
     let (name, node) = match text.split_once(' ') {
         Some((name, node)) => (name, Some(node.to_owned())),
@@ -92,7 +92,7 @@ fn lease(text: &str) -> LeaseInfo {
     LeaseInfo { name, node }
 }
 
-/// What follows in the reply to get if there is no such message: how a remembered id ended.
+/// Decodes the rest of the reply to get for an absent message: how a remembered id ended.
 pub(crate) fn end(body: &mut Body) -> Result<Option<MessageEnd>, Error> {
     if body.is_empty() {
         return Ok(None);
@@ -110,7 +110,7 @@ pub(crate) fn end(body: &mut Body) -> Result<Option<MessageEnd>, Error> {
 /// The reply to peek.
 pub(crate) struct ReadPage {
     pub(crate) page: MessagePage,
-    /// The place in the ready list at which the page begins; `None` in other states.
+    /// The position in the ready list at which the page begins; `None` in other states.
     pub(crate) place: Option<u64>,
 }
 
@@ -139,12 +139,13 @@ pub(crate) fn page(body: &mut Body) -> Result<ReadPage, Error> {
     Ok(ReadPage { page, place })
 }
 
-/// The cursor of a page of ready messages that begins at this place in the list.
+/// The cursor of a page of ready messages that begins at this position of the list.
 pub(crate) fn cursor_at(place: u64) -> Vec<u8> {
     format!("{place}:").into_bytes()
 }
 
-/// The cursor of a page that would begin after `message`, which a page from `cursor` on began with.
+/// The cursor of a page that begins after `message`, the first message of the page from `cursor`
+/// on.
 pub(crate) fn cursor_after(
     state: MessageState,
     newest: bool,
@@ -152,7 +153,7 @@ pub(crate) fn cursor_after(
     message: &MessageEntry,
 ) -> Vec<u8> {
     if state == MessageState::Ready {
-        // An index into the list: the first message has 1.
+        // The cursor is an index into the ready list, where the first message has 1.
         let index = std::str::from_utf8(cursor).ok();
         let index = index.and_then(|text| text.trim_end_matches(':').parse::<u64>().ok());
         let index = index.unwrap_or(1);
@@ -170,7 +171,7 @@ pub(crate) fn stats(reply: &mut Reply) -> Result<QueueStats, Error> {
     let mut stats = QueueStats {
         paused: reply.header.paused,
         paused_partitions: u64::from(reply.header.paused),
-        // None of a queue that does not exist.
+        // A queue that does not exist has none.
         partitions: u64::from(!reply.header.incarnation.is_empty()),
         ..QueueStats::default()
     };
@@ -254,7 +255,7 @@ pub(crate) fn dues(mut reply: Reply) -> Result<DueCounts, Error> {
     let counts = (0..parts.len()).map(|_| parts.count());
     Ok(DueCounts {
         counts: counts.collect::<Result<_, _>>()?,
-        // -1: none is scheduled.
+        // -1 means that no message is scheduled.
         last_ms: u64::try_from(reply.body.integer()?).ok(),
         now_ms: u64::try_from(reply.header.now_us / 1_000).unwrap_or(0),
     })
@@ -285,15 +286,15 @@ pub(crate) fn nodes(mut reply: Reply) -> Result<Vec<NodeInfo>, Error> {
     Ok(nodes)
 }
 
-/// The records of a partition in order of time. One that does not parse is left out: a field of
-/// meta was changed by hand.
+/// Decodes the records of a partition in order of time. A record that cannot be read is skipped:
+/// somebody has changed that field of meta.
 pub(crate) fn records(reply: &mut Reply) -> Result<Vec<Record>, Error> {
     let texts = reply.body.texts()?;
     Ok(texts.iter().filter_map(|text| record(text)).collect())
 }
 
 fn record(text: &str) -> Option<Record> {
-    // Later releases may add parts, and numbers at the end of a part.
+    // Later releases may add parts, and numbers at the end of a part. Both are ignored.
     let mut parts = text.split('|');
     let at_ms = parts.next()?.parse().ok()?;
     let (counters, states) = (numbers(parts.next()?)?, numbers(parts.next()?)?);
@@ -325,7 +326,7 @@ mod tests {
     const COUNTERS: &str = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15";
 
     #[test]
-    fn history_record_of_a_later_release_can_be_read() {
+    fn a_history_record_of_a_later_release_is_read() {
         let plain = record(&format!("1700|{COUNTERS}|1 2 3 4|5 6 7|")).expect("a record");
         assert_eq!((plain.at_ms, plain.states), (1_700, [1, 2, 3, 4]));
         assert_eq!(plain.counted.counters[14], 15);
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_record_is_left_out() {
+    fn a_malformed_history_record_is_skipped() {
         let bad = [
             String::new(),
             "x".to_owned(),

@@ -1,4 +1,4 @@
-//! The results of calls: each reply, and each item of a batch reply, decoded once into a type.
+//! Decodes each reply, and each item result of a batch, once into a type.
 //!
 //! Only this folder knows the words that scripts reply with.
 
@@ -33,7 +33,7 @@ impl<'a> ItemText<'a> {
         self.detail.parse().map_err(|_| self.unexpected())
     }
 
-    /// The error of a word that refuses the item, or that the verb does not reply with.
+    /// The error for a word that refuses the item, or that this verb never replies with.
     fn refusal(self) -> Error {
         match self.word {
             "INVALID" => {

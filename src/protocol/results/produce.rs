@@ -1,4 +1,4 @@
-//! The item results of producers' verbs: push, cancel, reschedule, run_now, requeue.
+//! Decodes the item results of producers' verbs: push, cancel, reschedule, run_now, requeue.
 
 use super::ItemText;
 use crate::error::Error;
@@ -22,25 +22,27 @@ pub(crate) enum PushResult {
         /// The server's time of the call, in Unix microseconds.
         now_us: i64,
     },
-    /// A handler has the message; this one is kept for after it.
+    /// A handler has the message. The queue keeps the pushed one as its next message.
     Next {
         /// The server's time of the call, in Unix microseconds.
         now_us: i64,
     },
     /// A window remembers the id of a message that has ended.
     Remembered {
-        /// Until when, in Unix milliseconds.
+        /// The end of the window, in Unix milliseconds.
         until_ms: u64,
     },
-    /// An attempt of this call was applied before, and that message has ended since, or another
-    /// message with this id ended near the first try.
+    /// An earlier try of this call was applied and its message has ended since; or another message
+    /// with this id ended close to the first try.
     Finished {
         /// When that message ended, in Unix microseconds of the server, if the server knows.
         ended_us: Option<i64>,
     },
-    /// Since the cancel that this push undoes, something has happened to the id.
+    /// Nothing was stored: the id was pushed or cancelled again after the cancel that this push
+    /// should undo.
     Used,
-    /// The call arrived after the time until which the server recognises its repetitions.
+    /// Nothing was applied: the call arrived after the time up to which the server recognises its
+    /// repetitions.
     Expired,
 }
 
@@ -75,7 +77,7 @@ impl PushResult {
         }
     }
 
-    /// What the caller of a push learns.
+    /// The outcome for the caller of the push.
     pub(crate) fn outcome(self) -> Result<PushOutcome, Error> {
         match self {
             Self::Created { .. } => Ok(PushOutcome::Created),
@@ -84,14 +86,14 @@ impl PushResult {
             Self::Next { .. } => Ok(PushOutcome::Next),
             Self::Remembered { until_ms } => Ok(PushOutcome::Remembered(until_ms)),
             Self::Finished { .. } | Self::Used => Ok(PushOutcome::Finished),
-            // A batch sends such an item again, or fails it: see `BatchVerb::verdict` of push.
+            // A batch sends such an item again or fails it: see `BatchVerb::verdict` of push.
             Self::Expired => Err(ItemText::new(Verb::Push, "EXPIRED").unexpected()),
         }
     }
 }
 
-/// What a cancel did, and the server's time of the call, as the script rounds it up to Unix
-/// milliseconds.
+/// Decodes what a cancel did. Also returns the server's time of the call, as the script rounds it
+/// up to Unix milliseconds.
 pub(crate) fn cancelled(text: &str, now_us: i64) -> Result<(CancelOutcome, u64), Error> {
     let at_ms = u64::try_from(now_us).unwrap_or(0).div_ceil(1_000);
     cancel_outcome(text).map(|outcome| (outcome, at_ms))
@@ -147,7 +149,7 @@ fn state(item: ItemText<'_>) -> Result<MessageState, Error> {
     MessageState::parse(item.detail).ok_or_else(|| item.refusal())
 }
 
-/// A time written as `MILLISECONDS.FRACTION`, in microseconds.
+/// Decodes a time of the form `MILLISECONDS.FRACTION` into microseconds.
 fn micros(text: &str) -> Option<i64> {
     let (ms, fraction) = text.split_once('.')?;
     ms.parse::<i64>()

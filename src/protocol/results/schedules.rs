@@ -1,4 +1,4 @@
-//! The replies to calls about schedules: schedule, schedules, amend, trigger, refill.
+//! Decodes the replies to calls about schedules: schedule, schedules, amend, trigger, refill.
 
 use super::ItemText;
 use crate::error::{Applied, Error, ErrorKind};
@@ -9,10 +9,10 @@ use crate::model::schedule::{
 use crate::protocol::replies::{Body, Reply};
 use crate::protocol::verbs::Verb;
 
-/// How many refused schedules an error names.
+/// The most refused schedules that an error names.
 const MOST_NAMED: usize = 5;
 
-/// What the calls of an apply have answered so far.
+/// The results so far of the calls of one apply.
 pub(crate) struct Declared<'a> {
     set: &'a str,
     revision: Option<u64>,
@@ -31,7 +31,8 @@ impl<'a> Declared<'a> {
         }
     }
 
-    /// The reply to a call with these schedules. Returns whether it left others to remove.
+    /// Adds the reply to a call that declared these schedules. Returns whether schedules are left
+    /// to remove.
     pub(crate) fn take(&mut self, items: &[[Vec<u8>; 6]], mut reply: Reply) -> Result<bool, Error> {
         let body = &mut reply.body;
         let outcome = self.outcome(body)?;
@@ -64,7 +65,7 @@ impl<'a> Declared<'a> {
         Ok(!body.is_empty() && body.integer()? == 1)
     }
 
-    /// The reply to a call that only removes. Returns whether it left others to remove.
+    /// Adds the reply to a call that only removes. Returns whether schedules are left to remove.
     pub(crate) fn take_removed(&mut self, mut reply: Reply) -> Result<bool, Error> {
         self.outcome(&mut reply.body)?;
         reply.body.texts()?;
@@ -90,7 +91,7 @@ impl<'a> Declared<'a> {
         }
     }
 
-    /// The error if a schedule was refused.
+    /// Returns an error if a schedule was refused.
     pub(crate) fn judge(&mut self) -> Result<(), Error> {
         if self.refused.is_empty() {
             return Ok(());
@@ -110,7 +111,7 @@ impl<'a> Declared<'a> {
     }
 }
 
-/// A page of schedules.
+/// Decodes a page of schedules.
 pub(crate) fn page(body: &mut Body) -> Result<SchedulePage, Error> {
     let next = Some(body.bytes()?).filter(|cursor| !cursor.is_empty());
     let mut items = body.parts()?;
@@ -194,7 +195,7 @@ fn counts<const N: usize>(item: &mut Body) -> Result<[u64; N], Error> {
     Ok(counts)
 }
 
-/// Whether a schedule was there for an amend.
+/// Decodes whether the schedule of an amend exists.
 pub(crate) fn amended(body: &mut Body) -> Result<bool, Error> {
     let items = body.texts()?;
     let item = items.first().map(|text| ItemText::new(Verb::Amend, text));
@@ -206,11 +207,11 @@ pub(crate) fn amended(body: &mut Body) -> Result<bool, Error> {
     }
 }
 
-/// The results of a trigger; `None` if there is no such schedule.
+/// Decodes the results of a trigger; `None` if there is no such schedule.
 pub(crate) fn triggered(
     body: &mut Body,
 ) -> Result<Option<Vec<Result<TriggerOutcome, Error>>>, Error> {
-    // `GONE` takes the place of the list.
+    // The reply has the word `GONE` instead of a list.
     let items = match body.texts_or_word()? {
         Ok(items) => items,
         Err(word) if word == "GONE" => return Ok(None),
@@ -228,19 +229,19 @@ pub(crate) fn triggered(
     Ok(Some(results.collect()))
 }
 
-/// What became of one list of fires.
+/// The result of the refill of one list of fires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ListRefilled {
     /// The list has this number of fires now.
     Done(u64),
-    /// The list was made by newer rules of the time zones.
+    /// The list stays as it is: newer time zone rules made it.
     Kept,
-    /// Another client was faster, or the schedule is gone.
+    /// The list stays as it is: another client changed it first, or the schedule is gone.
     Overtaken,
     Refused(String),
 }
 
-/// The results of a refill, in the order of its lists.
+/// Decodes the results of a refill, in the order of its lists.
 pub(crate) fn refilled(body: &mut Body) -> Result<Vec<ListRefilled>, Error> {
     let items = body.texts()?;
     let results = items.iter().map(|text| {

@@ -1,5 +1,5 @@
-//! The item results of consumers' verbs: ack, again, retry, release, bury, snooze, throttle, extend;
-//! and the reply to ack_push.
+//! Decodes the item results of consumers' verbs: ack, again, retry, release, bury, snooze,
+//! throttle, extend; and the reply to ack_push.
 
 use super::ItemText;
 use super::produce::PushResult;
@@ -10,7 +10,7 @@ use crate::model::outcomes::{
 use crate::protocol::replies::Body;
 use crate::protocol::verbs::Verb;
 
-/// The result of an ack, again, release or bury.
+/// Decodes the result of an ack, again, release or bury.
 pub(crate) fn settled(verb: Verb, text: &str) -> Result<SettleOutcome, Error> {
     let item = ItemText::new(verb, text);
     match item.word {
@@ -21,7 +21,7 @@ pub(crate) fn settled(verb: Verb, text: &str) -> Result<SettleOutcome, Error> {
     }
 }
 
-/// The result of a retry, or of a lease that an operator ended.
+/// Decodes the result of a retry, or of ending a lease as an operator.
 pub(crate) fn retried(verb: Verb, text: &str) -> Result<RetryOutcome, Error> {
     let item = ItemText::new(verb, text);
     match item.word {
@@ -66,14 +66,14 @@ pub(crate) fn extended(text: &str) -> Result<ExtendOutcome, Error> {
     }
 }
 
-/// What an ack with follow-up messages did.
+/// What an ack with follow-ups did.
 #[derive(Debug, Clone)]
 pub(crate) enum AckPushed {
-    /// The delivery is acked; the results of the messages, in their order.
+    /// The delivery is acked. These are the results of the follow-ups, in their order.
     Done(Vec<PushResult>),
     Gone,
     Lost,
-    /// The first message that was refused, and why. Nothing was written.
+    /// Nothing was written: this is the index of the first refused follow-up, and the reason.
     Refused(usize, Error),
 }
 

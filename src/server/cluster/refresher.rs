@@ -1,5 +1,5 @@
-//! Asks the nodes of a cluster which master serves each slot: every few seconds, and soon after a
-//! hint that something is amiss.
+//! Asks servers of a cluster which master serves each slot: every few seconds, and soon after a
+//! hint of a failure.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -18,22 +18,22 @@ use crate::server::cluster::view::{ASK_LIMIT, ask};
 use crate::server::failure;
 use crate::telemetry::events;
 
-/// How often the nodes are asked while all is well, give or take a tenth.
+/// How often the servers are asked without a hint, give or take a tenth.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
-/// The time between two rounds of questions at least, however much is amiss, give or take a fifth.
+/// The shortest time between two rounds of questions, whatever the hints, give or take a fifth.
 const MIN_INTERVAL: Duration = Duration::from_millis(250);
-/// For so long hints in a row are followed at that interval, though no slot changes its master. A
-/// failover takes `cluster-node-timeout`, 15 s by default, and 1 to 2 s.
+/// For how long hints in a row cause rounds at the shortest interval although no slot changes its
+/// master. A failover takes `cluster-node-timeout`, 15 s by default, and 1 to 2 s more.
 const FAILOVER_TIME: Duration = Duration::from_secs(20);
-/// How long to wait for slower nodes when a majority of those asked has replied.
+/// How long a round waits for slower servers after a majority of those asked has replied.
 const MAJORITY_PAUSE: Duration = Duration::from_millis(50);
 
-/// The connections on which nodes are asked.
+/// The connections for questions, by server.
 type Asked = HashMap<Address, MultiplexedConnection>;
 
-/// The task that asks. A client has one, and each of its nodes has another on its own runtime.
+/// The task that asks. A client has one, and each of its nodes has another on the node's runtime.
 pub(crate) struct Refresher {
-    /// Where the task runs as long as this runtime does.
+    /// The runtime of the task, as long as it runs.
     runtime: Option<Handle>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
@@ -46,18 +46,18 @@ impl Refresher {
         }
     }
 
-    /// Starts the task unless it runs. A task ends with its runtime: then the next caller starts
-    /// another one on its own.
+    /// Starts the task unless it runs. The task ends with its runtime; then the next caller starts
+    /// another one on its own runtime.
     pub(crate) fn ensure(&self, topology: &Arc<Topology>) {
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         if task.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }
-        // The task must not keep the topology alive.
+        // The task holds a weak reference, so that it does not keep the topology alive.
         let work = || follow(Arc::downgrade(topology), topology.hints());
         let runtime = self.runtime.as_ref();
         let started = runtime.map(|runtime| runtime.spawn(work()));
-        // On a runtime that has shut down, the task has ended at once.
+        // On a runtime that has shut down, a new task has already ended.
         let started = started.filter(|task| !task.is_finished());
         *task = started.or_else(|| Some(tokio::spawn(work())));
     }
@@ -72,17 +72,17 @@ impl Drop for Refresher {
     }
 }
 
-/// The pauses after rounds of questions.
+/// Decides the pauses between rounds of questions.
 #[derive(Default)]
 struct Pace {
-    /// The first of the hinted rounds in a row that found nothing new, and how long the pause was
-    /// after the last one.
+    /// For rounds after hints that found nothing new: when the first of them in a row was, and the
+    /// pause after the last one.
     vain: Option<(Instant, Duration)>,
 }
 
 impl Pace {
-    /// The pause after a round. It doubles up to `REFRESH_INTERVAL` while hints go on for longer than
-    /// a failover takes and nothing changes, such as for a master that stays away without a replica.
+    /// The pause after a round. It doubles up to `REFRESH_INTERVAL` if hints continue for longer
+    /// than a failover takes and nothing changes, as for a dead master without a replica.
     fn pause_after(&mut self, was_vain: bool, now: Instant) -> Duration {
         if !was_vain {
             self.vain = None;
@@ -118,17 +118,17 @@ async fn follow(topology: Weak<Topology>, mut hints: watch::Receiver<()>) {
     }
 }
 
-/// Asks once, before anything is known.
+/// Asks for the slots once, before any master is known.
 pub(crate) async fn refresh(topology: &Topology) -> Result<(), Error> {
     round(topology, &mut Asked::new()).await
 }
 
-/// Asks some nodes at once, and follows the newest of their views: those of a majority suffice, as a
-/// frozen node replies to nothing.
+/// Asks some servers at once, and applies the newest of their views. The views of a majority
+/// suffice, because a frozen server replies to nothing.
 ///
 /// # Errors
-/// No node of those asked reaches its cluster, and its masters are known; or none replied: the last
-/// error.
+/// If no server replied, the last error. An error too if no asked server reaches its cluster,
+/// although masters are known.
 async fn round(topology: &Topology, asked: &mut Asked) -> Result<(), Error> {
     let mut asks = JoinSet::new();
     for address in topology.to_ask() {
@@ -145,7 +145,7 @@ async fn round(topology: &Topology, asked: &mut Asked) -> Result<(), Error> {
     loop {
         let answer = match end {
             None => asks.join_next().await,
-            // The others are asked again in the next round.
+            // The servers that have not replied are asked again in the next round.
             Some(end) => timeout_at(end, asks.join_next()).await.unwrap_or(None),
         };
         let Some(answer) = answer else { break };
@@ -160,15 +160,16 @@ async fn round(topology: &Topology, asked: &mut Asked) -> Result<(), Error> {
                 }
             }
             Ok((Err(error), _)) => failure = Some(error),
-            // The tasks neither panic nor are cancelled.
+            // The tasks of the questions neither panic nor are cancelled.
             Err(_) => {}
         }
         if 2 * views.len() > nodes {
             end.get_or_insert_with(|| Instant::now() + MAJORITY_PAUSE);
         }
     }
-    // Masters of a cluster that is down reply to reads, if they are configured to, and refuse the rest
-    // themselves. What is known already is better than the view of a node that is cut off.
+    // Even of a cluster that is down, masters may be configured to reply to reads, so its view is
+    // used if no master is known. Known masters are better than the view of a server that is cut
+    // off.
     if views.is_empty() && topology.masters().is_empty() {
         views = down_views;
     }
@@ -182,7 +183,7 @@ async fn round(topology: &Topology, asked: &mut Asked) -> Result<(), Error> {
     Ok(())
 }
 
-/// The cluster of this node serves no calls.
+/// The error of a server whose cluster serves no calls.
 fn down(address: &Address) -> Error {
     let message = format!(
         "the cluster of redis at {address} is down: it reaches no majority of masters, or slots \
@@ -209,7 +210,7 @@ mod tests {
             assert_eq!(pace.pause_after(true, after(seconds)), last);
         }
         assert_eq!(last, REFRESH_INTERVAL);
-        // A change, or a round that nobody asked for, ends the row.
+        // A change, or a round without a hint, ends the row.
         assert_eq!(pace.pause_after(false, after(30)), MIN_INTERVAL);
         assert_eq!(pace.pause_after(true, after(60)), MIN_INTERVAL);
     }

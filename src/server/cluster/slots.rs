@@ -1,4 +1,5 @@
-//! The nodes of a Redis Cluster, and where a node sends a call for a slot that it does not serve.
+//! The addresses of a cluster's servers, and redirections: where a server sends a call for a slot
+//! that it does not serve.
 
 use std::error::Error as _;
 use std::fmt;
@@ -7,7 +8,7 @@ use redis::{ConnectionAddr, ConnectionInfo, RedisError};
 
 use crate::error::Error;
 
-/// Where a node of a cluster listens.
+/// The address at which a server of a cluster listens.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Address {
     pub(crate) host: String,
@@ -15,7 +16,7 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// The address in the parts of a URL; none for a Unix socket.
+    /// The address in the parts of a URL; `None` for a Unix socket.
     pub(crate) fn of(info: &ConnectionInfo) -> Option<Self> {
         let (ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }) =
             info.addr()
@@ -26,14 +27,14 @@ impl Address {
         Some(Self { host, port })
     }
 
-    /// Reads `HOST:PORT`. A node that does not know its own host leaves it empty: it is the host
-    /// that was asked.
+    /// Reads `HOST:PORT`. A server that does not know its own host leaves it empty; then it is the
+    /// host that was asked.
     fn read(text: &str, asked: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let port = port.parse().ok()?;
         let host = match host {
             "" => &asked.host,
-            // The node is configured to announce its name, and has none.
+            // The server is configured to announce a host name, and has none.
             "?" => return None,
             _ => host,
         };
@@ -50,17 +51,17 @@ impl fmt::Display for Address {
     }
 }
 
-/// Where a node sends a call that it does not serve.
+/// A redirection: where a server sends a call that it does not serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Redirect {
-    /// Another node serves this slot.
+    /// Another server serves this slot from now on.
     Moved(u16, Address),
-    /// This call goes to another node, which gets the slot; the next call comes here again.
+    /// Another server, which is getting the slot, serves this call. The next call comes here again.
     Ask(Address),
 }
 
 impl Redirect {
-    /// The redirection in an error of a call to `asked`. Such a call was not applied.
+    /// The redirection in an error of a call to `asked`, if it is one. Such a call was not applied.
     pub(crate) fn in_error(error: &Error, asked: &Address) -> Option<Self> {
         let code = error.code()?;
         let cause = error.source()?.downcast_ref::<RedisError>()?;
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn redirections_name_a_node() {
+    fn redirections_are_read_with_their_address() {
         let error = |code: &str, detail: &str| {
             let error = redis::make_extension_error(code.into(), Some(detail.into()));
             failure::of_call("here:1", error)

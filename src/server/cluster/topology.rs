@@ -1,5 +1,5 @@
 //! What a client knows about its cluster: which master serves each slot. It learns that from
-//! several nodes every few seconds, from redirections, and sooner when something is amiss.
+//! several servers every few seconds, from redirections, and sooner after a hint of a failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -18,35 +18,37 @@ use crate::server::connect::pool::Server;
 use crate::server::connect::target::Target;
 use crate::telemetry::events;
 
-/// How many nodes a round asks.
+/// How many servers a round asks.
 const ASKED_NODES: usize = 3;
-/// In how many rounds in a row no view may name a master before it is left.
+/// After how many rounds in a row in which no view names a master the client leaves that master.
 const MISSING_ROUNDS: u32 = 2;
-/// After this many rounds in a row, and this time, with older epochs only, the cluster was set up
-/// anew. A node that is cut off reports `cluster_state:ok` for a shorter time.
+/// After this many rounds in a row, and this time, in which all views have older epochs, the client
+/// assumes that the cluster was set up anew. A server that is cut off reports `cluster_state:ok`
+/// for a shorter time.
 const OLDER_ROUNDS: u32 = 3;
 const OLDER_TIME: Duration = Duration::from_secs(30);
 
 /// The masters of a cluster, by slot.
 pub(crate) struct Topology {
-    /// The nodes that the URL names, with user, password and TLS.
+    /// The servers that the URL names, with user, password and TLS.
     seeds: Vec<Target>,
     opened: Arc<AtomicU64>,
     known: Mutex<Known>,
-    /// Counts the changes of owners.
+    /// Counts the changes of the masters of slots.
     changes: watch::Sender<u64>,
-    /// Asks for a round soon.
+    /// Notified when a round should come soon.
     hints: watch::Sender<()>,
 }
 
 struct Known {
     epoch: u64,
-    /// When a node reported this epoch last, and how many rounds since then found only older ones.
+    /// When a server last reported this epoch, and how many rounds since then found only older
+    /// epochs.
     seen_at: Instant,
     older_rounds: u32,
     nodes: BTreeSet<Address>,
     members: Vec<Member>,
-    /// For each slot the index of its master among `members`, or `NO_OWNER`.
+    /// For each slot, the index of its master among `members`, or `NO_OWNER`.
     owners: Vec<u16>,
 }
 
@@ -56,7 +58,8 @@ const NO_OWNER: u16 = u16::MAX;
 struct Member {
     address: Address,
     server: Arc<Server>,
-    /// In how many rounds in a row no view named it as a master; `None` if only redirections did.
+    /// In how many rounds in a row no view named this server as a master; `None` if only
+    /// redirections have named it.
     missing: Option<u32>,
 }
 
@@ -74,7 +77,7 @@ impl Known {
 }
 
 impl Topology {
-    /// A cluster with these nodes, of which nothing is known yet.
+    /// Makes a cluster with these servers, of whose slots nothing is known yet.
     pub(crate) fn new(seeds: Vec<Target>) -> Self {
         Self {
             seeds,
@@ -92,12 +95,12 @@ impl Topology {
         }
     }
 
-    /// User and TLS, and the first address that the URL names.
+    /// User and TLS of the URL, and the first address that it names.
     pub(crate) fn target(&self) -> &Target {
         &self.seeds[0]
     }
 
-    /// The addresses of the masters as far as they are known, else those of the URL.
+    /// The addresses of the known masters. If none is known, the addresses in the URL.
     pub(crate) fn address(&self) -> String {
         let masters = self.masters();
         let mut names: Vec<_> = masters
@@ -114,7 +117,7 @@ impl Topology {
         names.join(",")
     }
 
-    /// The connections that were opened, without those on which the cluster is asked for its slots.
+    /// The number of opened connections, without those for questions about slots.
     pub(crate) fn opened(&self) -> &Arc<AtomicU64> {
         &self.opened
     }
@@ -124,7 +127,7 @@ impl Topology {
         self.lock().owner(usize::from(slot)).cloned()
     }
 
-    /// All masters that are known to serve a slot.
+    /// All masters that are known to serve slots.
     pub(crate) fn masters(&self) -> Vec<Arc<Server>> {
         let known = self.lock();
         let used: BTreeSet<_> = known
@@ -155,22 +158,22 @@ impl Topology {
         masters.into_values().collect()
     }
 
-    /// Tells of each change of a slot's master from now on.
+    /// A receiver that is notified of each change of a slot's master.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Something is amiss: asks the nodes soon.
+    /// Records a hint of a failure, so that the servers are asked soon.
     pub(crate) fn hint(&self) {
         self.hints.send_replace(());
     }
 
-    /// Tells of each hint from now on.
+    /// A receiver that is notified of each hint.
     pub(crate) fn hints(&self) -> watch::Receiver<()> {
         self.hints.subscribe()
     }
 
-    /// A node said that the node at this address serves the slot.
+    /// Records that a server has named the server at this address as the master of the slot.
     pub(crate) fn moved(&self, slot: u16, to: &Address) -> Result<(), Error> {
         let mut known = self.lock();
         let index = u16::try_from(self.member(&mut known, to)?).unwrap_or(NO_OWNER);
@@ -184,17 +187,17 @@ impl Topology {
         Ok(())
     }
 
-    /// The node at this address.
+    /// The server at this address.
     pub(crate) fn node(&self, address: &Address) -> Result<Arc<Server>, Error> {
         let mut known = self.lock();
         let index = self.member(&mut known, address)?;
         Ok(Arc::clone(&known.members[index].server))
     }
 
-    /// The index of the node at this address, which it adds if it is new.
+    /// The index of the server at this address. Adds the server if it is new.
     fn member(&self, known: &mut Known, address: &Address) -> Result<usize, Error> {
         if let Some(index) = known.member_at(address) {
-            // A redirection names it: the rounds in which no view did so count no more.
+            // A redirection names this server, so earlier rounds without it no longer count.
             let missing = &mut known.members[index].missing;
             *missing = missing.map(|_| 0);
             return Ok(index);
@@ -207,8 +210,8 @@ impl Topology {
         Ok(known.members.len() - 1)
     }
 
-    /// The nodes to ask: two that are known, and one that the URL names, because all that are known
-    /// may be gone. All that the URL names, while no others are known.
+    /// The servers to ask: two known ones, and one of the URL, because all known ones may be gone.
+    /// As long as none is known, all servers of the URL.
     pub(crate) fn to_ask(&self) -> Vec<Address> {
         let mut nodes: Vec<_> = self.lock().nodes.iter().cloned().collect();
         let mut seeds: Vec<_> = self.seeds.iter().filter_map(Target::address).collect();
@@ -223,7 +226,7 @@ impl Topology {
         nodes
     }
 
-    /// Whether a node is known by the last view.
+    /// Whether the last view names the server at this address.
     pub(crate) fn is_known(&self, address: &Address) -> bool {
         self.lock().nodes.contains(address)
     }
@@ -235,11 +238,11 @@ impl Topology {
         members.any(|member| member.server.is_same(server))
     }
 
-    /// Follows the newest of the views of one round, unless it is older than what is known.
+    /// Applies the newest of the views of one round, unless it is older than the known epoch.
     ///
-    /// A node knows the newest epoch a little before it knows all changes of that epoch. So of views
-    /// of the same epoch the one that most nodes share counts, and a master is left only after two
-    /// rounds in which no such view names it.
+    /// A server learns a new epoch a little before it learns all changes of that epoch. So among
+    /// views of the same epoch the one that most servers share counts, and a master is left only
+    /// after two rounds in which no such view names it.
     pub(crate) fn apply(&self, views: &[View]) -> Result<(), Error> {
         let shared = |view: &View| {
             let same = views.iter().filter(|other| other.ranges == view.ranges);
@@ -268,7 +271,7 @@ impl Topology {
             }
             let mut kept = member.clone();
             match member.missing {
-                // A view of this epoch may be older than the redirection that named it.
+                // This view may be older than the redirection that named the master.
                 None if same_epoch => next.members.push(kept),
                 None => {}
                 Some(rounds) => {
@@ -295,7 +298,7 @@ impl Topology {
         *known = next;
         drop(known);
         for server in left {
-            // It may be dead, and never reply to the calls that are in flight.
+            // The master may be dead, and never reply to calls in flight.
             events::master_left(&server.address);
             server.supersede();
         }
@@ -308,7 +311,7 @@ impl Topology {
         Ok(())
     }
 
-    /// What is known by this view. Servers that are known stay.
+    /// The topology according to this view. Servers that are already known are kept.
     fn known_by(&self, view: &View, known: &Known) -> Result<Known, Error> {
         let mut next = Known {
             epoch: view.epoch,

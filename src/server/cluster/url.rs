@@ -1,4 +1,4 @@
-//! The URL of a Redis Cluster: some of its nodes.
+//! The URL of a Redis Cluster, which names some of its servers.
 
 use redis::{ConnectionInfo, IntoConnectionInfo};
 
@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::server::connect::target::Target;
 
 /// Reads `redis+cluster://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]`, or `rediss+cluster://` for
-/// TLS: the nodes to ask for the others. `None` if it is another kind of URL.
+/// TLS: returns the servers to ask for the others. `None` for another kind of URL.
 ///
 /// # Errors
 /// `InvalidInput` if it names no host, or a database other than 0, or if `prepare` refuses it.
@@ -21,7 +21,7 @@ pub(crate) fn read(
     } else {
         return Ok(None);
     };
-    // A password may hold an @ that is not encoded; hosts and database cannot.
+    // A password may contain an @ that is not encoded; hosts and database cannot.
     let (user, rest) = rest.split_at(rest.rfind('@').map_or(0, |at| at + 1));
     let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
     let node = |host: &str| {
@@ -40,7 +40,7 @@ pub(crate) fn read(
         .map(Some)
 }
 
-/// A cluster has no other database than 0.
+/// Checks that the URL names no database other than 0, because a cluster has no other.
 ///
 /// # Errors
 /// `InvalidInput` if the URL names another one.
@@ -54,7 +54,7 @@ pub(crate) fn check_database(info: &ConnectionInfo) -> Result<(), Error> {
     }
 }
 
-/// The URL itself is not repeated: it may hold a password.
+/// An error that does not repeat the URL, which may contain a password.
 fn bad_url() -> Error {
     Error::invalid(
         "the URL cannot be read; it must look like \
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_name_nodes() {
+    fn cluster_urls_name_their_servers() {
         let found = nodes("redis+cluster://u:p@ss@one,two:7,[::1]:9").expect("good");
         let expected = ["one:6379", "two:7", "::1:9"].map(str::to_owned);
         assert_eq!(found, Some(expected.to_vec()));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn other_urls_are_refused_without_their_password() {
+    fn other_urls_are_refused_without_showing_the_password() {
         for bad in ["", ":7", "one,,two", ",one", "one/x", "one:x"] {
             let error = nodes(&format!("redis+cluster://u:secret@{bad}")).expect_err(bad);
             let text = format!("{error} {error:?}");

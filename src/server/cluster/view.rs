@@ -1,4 +1,4 @@
-//! What one node reports about its cluster.
+//! What one server reports about its cluster.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,24 +13,26 @@ use crate::server::connect::target::Target;
 use crate::server::failure;
 use crate::server::info::{Info, unexpected};
 
-/// How long a node may take to connect, and to reply.
+/// How long a server may take to connect, and then to reply.
 pub(super) const ASK_LIMIT: Duration = Duration::from_secs(1);
 
-/// The masters of a cluster as one node knows them.
+/// The masters of a cluster as one server knows them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct View {
-    /// Grows with every failover, and with most of the slots that change their master.
+    /// The epoch of the cluster. It grows with every failover, and with most slots that change
+    /// their master.
     pub(crate) epoch: u64,
-    /// Whether the node reaches a majority, and, unless it is set otherwise, every slot is served.
+    /// Whether the server reaches a majority and, unless configured otherwise, every slot is
+    /// served.
     pub(crate) is_ok: bool,
     /// The first and last slot of each range, and the master that serves it.
     pub(crate) ranges: Vec<(u16, u16, Address)>,
-    /// Masters with slots, and their replicas.
+    /// The masters with slots, and their replicas.
     pub(crate) nodes: BTreeSet<Address>,
 }
 
 impl View {
-    /// Reads the replies of `asked` to CLUSTER INFO and CLUSTER SLOTS. Nodes whose host is unknown
+    /// Reads the replies of `asked` to CLUSTER INFO and CLUSTER SLOTS. Servers without a known host
     /// are left out.
     pub(crate) fn read(info: Value, slots: &Value, asked: &Address) -> Result<Self, Error> {
         let info = Info::read(info)?;
@@ -69,7 +71,7 @@ impl View {
     }
 }
 
-/// The address of a node in the reply to CLUSTER SLOTS.
+/// The address of a server in the reply to CLUSTER SLOTS.
 fn address(node: &Value, asked: &Address) -> Option<Address> {
     let Value::Array(parts) = node else {
         return None;
@@ -85,7 +87,7 @@ fn address(node: &Value, asked: &Address) -> Option<Address> {
     };
     let host = match host.as_str() {
         "" => asked.host.clone(),
-        // The host is configured to be announced by name, and has none.
+        // The server is configured to announce a host name, and has none.
         "?" => return None,
         _ => host,
     };
@@ -93,7 +95,7 @@ fn address(node: &Value, asked: &Address) -> Option<Address> {
     Some(Address { host, port })
 }
 
-/// Asks a node; returns its view, and the connection for the next question.
+/// Asks a server for its view. Also returns the connection, for the next question.
 pub(super) async fn ask(
     target: Target,
     address: &Address,
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn other_replies_are_errors() {
+    fn malformed_replies_about_a_cluster_are_errors() {
         for slots in [
             Value::Nil,
             Value::Array(vec![Value::Int(1)]),

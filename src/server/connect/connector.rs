@@ -1,4 +1,4 @@
-//! Which server to connect to: the one of the URL, or the master that Sentinels name.
+//! Decides which server to connect to: the one of the URL, or the master that Sentinels name.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,9 +22,9 @@ use crate::server::sentinel::master::Master;
 /// Finds the server and opens connections to it.
 pub(crate) struct Connector {
     location: Location,
-    /// How many connections were opened, by this connector and those made from it.
+    /// How many connections this connector, and those made from it, have opened.
     opened: Arc<AtomicU64>,
-    /// The runtime of the connections, if not that of the callers.
+    /// The runtime on which connections live, if it is not that of the callers.
     own: Option<OwnRuntime>,
 }
 
@@ -37,7 +37,7 @@ enum Location {
 /// Opens a connection. Boxed: keeps the futures of callers shallow, as rustc limits their depth.
 type Opening<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
-/// The master of the Sentinels, and the task that follows their decisions.
+/// The master that the Sentinels name, and the task that follows their decisions.
 struct Sentinelled {
     master: Arc<Master>,
     watch: Mutex<Option<JoinHandle<()>>>,
@@ -69,7 +69,7 @@ impl Connector {
         })
     }
 
-    /// A connector for this node of a cluster.
+    /// A connector for this server of a cluster.
     pub(crate) fn to(server: &Arc<Server>) -> Self {
         Self {
             opened: Arc::clone(server.opened()),
@@ -78,8 +78,9 @@ impl Connector {
         }
     }
 
-    /// A connector for the same server whose connections live on `runtime`, in a pool of their own,
-    /// whichever task opens them. Those opened after its end live on the runtime of their callers. It shares the knowledge of the master and the count of
+    /// Makes a connector for the same server whose connections live on `runtime`, in a pool of
+    /// their own, whichever task opens them. After the end of `runtime`, new connections live on
+    /// the runtimes of their callers. Both connectors share the known master and the count of
     /// connections.
     pub(crate) fn on_runtime(&self, runtime: Handle) -> Self {
         Self {
@@ -93,7 +94,7 @@ impl Connector {
         }
     }
 
-    /// How many connections it has opened, without those to Sentinels.
+    /// How many connections were opened, without those to Sentinels.
     pub(crate) fn opened(&self) -> u64 {
         self.opened.load(Ordering::Relaxed)
     }
@@ -106,7 +107,7 @@ impl Connector {
         }
     }
 
-    /// The address of the server as far as it is known, for messages: without user or password.
+    /// The address of the server as far as it is known, for error texts: without user and password.
     pub(crate) fn address(&self) -> String {
         match &self.location {
             Location::Fixed(server) => server.address.clone(),
@@ -122,12 +123,12 @@ impl Connector {
         matches!(self.location, Location::Sentinelled(_))
     }
 
-    /// Where the server listens; none for a Unix socket.
+    /// The address of the server; `None` for a Unix socket.
     pub(crate) fn place(&self) -> Option<Address> {
         self.target().address()
     }
 
-    /// A connection of the pool, and its server.
+    /// Takes a connection of the pool. Also returns its server.
     pub(crate) async fn pooled(&self) -> Result<(deadpool_redis::Connection, Arc<Server>), Error> {
         let server = self.server().await?;
         let opening = || -> Opening<_> {
@@ -137,7 +138,7 @@ impl Connector {
         Ok((self.open(opening).await?, server))
     }
 
-    /// A dedicated connection for blocking calls, and its server.
+    /// Opens a dedicated connection for blocking calls. Also returns its server.
     pub(crate) async fn dedicated(&self) -> Result<(MultiplexedConnection, Arc<Server>), Error> {
         let server = self.server().await?;
         let opening = || -> Opening<_> {
@@ -147,8 +148,8 @@ impl Connector {
         Ok((self.open(opening).await?, server))
     }
 
-    /// A dedicated connection that sends its pushed messages, and its end, to `sender`; and its
-    /// server.
+    /// Opens a dedicated connection that sends pushed messages, and its end, to `sender`. Also
+    /// returns its server.
     pub(crate) async fn listening(
         &self,
         sender: UnboundedSender<PushInfo>,
@@ -177,7 +178,7 @@ impl Connector {
         }
     }
 
-    /// Whether this is still the server to use.
+    /// Whether this server is still the one to use.
     pub(crate) fn is_current(&self, server: &Arc<Server>) -> bool {
         match &self.location {
             Location::Fixed(own) => own.is_same(server) && !own.is_superseded(),
@@ -188,7 +189,7 @@ impl Connector {
         }
     }
 
-    /// The server for a new connection: Sentinels are asked each time.
+    /// The server for a new connection. Sentinels are asked each time.
     async fn server(&self) -> Result<Arc<Server>, Error> {
         let server = match &self.location {
             Location::Fixed(server) => Arc::clone(server),
@@ -205,10 +206,10 @@ impl Connector {
     }
 }
 
-/// Where the connections of a connector live, if not on the runtime of its callers.
+/// The runtime on which the connections of a connector live, if it is not that of the callers.
 struct OwnRuntime {
     runtime: Handle,
-    /// The runtime that made the connector. It outlives `runtime`, as a rule.
+    /// The runtime that made the connector. It normally outlives `runtime`.
     home: Option<Handle>,
     /// The server that was used last, with a pool whose connections live on `runtime`.
     pool: Mutex<Option<Arc<Server>>>,
@@ -225,15 +226,15 @@ impl OwnRuntime {
 }
 
 impl Sentinelled {
-    /// Follows the Sentinels' decisions in a task, on `home` if possible. A task ends with its
-    /// runtime: then the next caller starts another.
+    /// Follows the Sentinels' decisions in a task, on `home` if possible. The task ends with its
+    /// runtime; then the next caller starts another.
     fn watch(&self, home: Option<&Handle>) {
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
         if watch.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }
         let started = home.map(|home| home.spawn(Arc::clone(&self.master).watch()));
-        // On a runtime that has shut down, the task has ended at once.
+        // On a runtime that has shut down, a new task has already ended.
         let started = started.filter(|task| !task.is_finished());
         *watch = started.or_else(|| Some(tokio::spawn(Arc::clone(&self.master).watch())));
     }
@@ -248,7 +249,7 @@ impl Drop for Sentinelled {
     }
 }
 
-/// The message does not repeat the URL: it may contain a password.
+/// An error that does not repeat the URL, which may contain a password.
 fn bad_url() -> Error {
     Error::invalid(
         "the Redis URL cannot be read; it must look like redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// for TLS, \

@@ -1,5 +1,5 @@
-//! The certificates and the password of new connections. Files are read, and the password's source
-//! is asked, for each new connection: they may be renewed while the program runs.
+//! The certificates and the password of new connections. For each new connection files are read and
+//! the source of passwords is asked, because both may be renewed while the program runs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::server::connect::options::ClientOptions;
 use crate::telemetry::events;
 
-/// How long new connections wait for the source of passwords while the last password may do: it may
-/// hang in the very outage in which all connections are opened again.
+/// How long new connections wait for the source of passwords while the last password may still
+/// work: the source may hang in the same outage in which all connections are opened again.
 const SOURCE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Certificates or a key in PEM.
@@ -24,10 +24,10 @@ pub(crate) enum Pem {
     File(PathBuf),
 }
 
-/// Returns the password for a new connection, or why there is none.
+/// A function that returns the password for a new connection, or why there is none.
 pub(crate) type PasswordSource = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 
-/// What proves who connects, and to whom.
+/// The certificates, key and password that prove who connects and whom to trust.
 #[derive(Default)]
 pub(crate) struct Credentials {
     ca: Option<Pem>,
@@ -36,29 +36,29 @@ pub(crate) struct Credentials {
     last: Mutex<Last>,
 }
 
-/// What a new connection is opened with.
+/// The contents of the credentials for a new connection.
 #[derive(Default, PartialEq, Eq)]
 pub(crate) struct Secrets {
     pub(crate) ca: Option<Vec<u8>>,
-    /// The certificate and its key.
+    /// The client's certificate and its key.
     pub(crate) client: Option<[Vec<u8>; 2]>,
     pub(crate) password: Option<String>,
 }
 
-/// The last good ones.
+/// The last contents that could be used.
 #[derive(Default)]
 struct Last {
     ca: Kept<Vec<u8>>,
     client: Kept<[Vec<u8>; 2]>,
     password: Kept<String>,
-    /// The question to the source of passwords that has no answer yet, and since when.
+    /// The unanswered question to the source of passwords, and when it was asked.
     asking: Option<(Instant, JoinHandle<Result<String, String>>)>,
     secrets: Arc<Secrets>,
 }
 
 impl Last {
-    /// The password that the source returns now. `None` if the source takes longer than the limit and
-    /// there is a last good one: a later call takes its answer.
+    /// The password that the source returns now. `None` if the source takes longer than the limit
+    /// and there is a last good password; a later call takes the late answer.
     async fn asked(&mut self, source: &PasswordSource) -> Option<Result<String, String>> {
         let (since, question) = self.asking.get_or_insert_with(|| {
             let source = Arc::clone(source);
@@ -87,17 +87,17 @@ impl Credentials {
         self.password.is_some()
     }
 
-    /// Whether one of them needs TLS.
+    /// Whether any of these credentials needs TLS.
     pub(crate) fn want_tls(&self) -> bool {
         self.ca.is_some() || self.client.is_some()
     }
 
-    /// The secrets as they are now. Without `with_password` the source of passwords is not asked. It
-    /// returns the same `Arc` until one of them changes. New ones that cannot be used are reported, and
-    /// the last good ones stay: files may be half-written.
+    /// The secrets as they are now. Without `with_password` the source of passwords is not asked.
+    /// The `Arc` stays the same until a secret changes. New contents that cannot be used are
+    /// reported, and the last good ones stay in use: files may be half-written.
     ///
     /// # Errors
-    /// `InvalidInput` if there were never good ones.
+    /// `InvalidInput` if there were never usable contents.
     pub(crate) async fn current(&self, with_password: bool) -> Result<Arc<Secrets>, Error> {
         let mut last = self.last.lock().await;
         let mut new = Secrets::default();
@@ -127,10 +127,10 @@ impl Credentials {
     }
 }
 
-/// A value that stays while a new one cannot be used.
+/// A value whose last good version stays in use while a new one cannot be used.
 struct Kept<T> {
     good: Option<T>,
-    /// Why the newest one cannot be used: reported once.
+    /// Why the newest version cannot be used; each reason is reported once.
     reported: Option<String>,
 }
 
@@ -144,7 +144,7 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T: Clone + PartialEq> Kept<T> {
-    /// The new value if it passes the check, else the last good one.
+    /// Returns the new value if it passes the check, otherwise the last good one.
     fn or_last(
         &mut self,
         read: Result<T, String>,
@@ -182,7 +182,7 @@ impl Pem {
         }
     }
 
-    /// The file, or what was `given`.
+    /// The name of the source for errors: its file, or `given`.
     #[cfg(feature = "tls")]
     fn name(&self, given: &str) -> String {
         match self {
@@ -192,7 +192,7 @@ impl Pem {
     }
 }
 
-/// rustls would accept an empty list and then trust no server.
+/// Refuses an empty list of authorities, which rustls would accept and then trust no server.
 #[cfg(feature = "tls")]
 fn check_ca(source: &Pem, pem: &[u8]) -> Result<(), String> {
     use rustls::RootCertStore;
@@ -210,7 +210,8 @@ fn check_ca(source: &Pem, pem: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Also checks that they belong together: while they are renewed, one file may be the old one.
+/// Checks a certificate and its key, also that they belong together: while they are renewed, one
+/// file may be the old one.
 #[cfg(feature = "tls")]
 fn check_pair(sources: [&Pem; 2], pems: &[Vec<u8>; 2]) -> Result<(), String> {
     use rustls::crypto::{CryptoProvider, ring};
@@ -254,7 +255,7 @@ mod tests {
         credentials.current(true).await.expect("secrets")
     }
 
-    /// The certificate and the key.
+    /// Makes a certificate and its key.
     fn pair() -> [String; 2] {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn last_good_credentials_stay_until_new_ones_are_whole() {
+    async fn last_good_credentials_are_used_until_new_ones_are_complete() {
         let folder = std::env::temp_dir().join(format!("dueq-credentials-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let [first, second] = [pair(), pair()];
@@ -283,7 +284,7 @@ mod tests {
         write(&folder, "password", "one\n");
         let before = now(&credentials).await;
         assert_eq!(before.password.as_deref(), Some("one"));
-        // Each of these states is one of a renewal that goes on.
+        // Each row is a state in which a renewal is not complete.
         for (name, text) in [
             ("cert", ""),
             ("cert", "-----BEGIN CERTIFICATE-----\nMII"),
@@ -300,7 +301,7 @@ mod tests {
         }
         fs::remove_file(folder.join("password")).expect("a file");
         assert!(Arc::ptr_eq(&now(&credentials).await, &before));
-        // Each one is renewed, whatever the state of the others.
+        // Each file is used once it is renewed, whatever the state of the others.
         write(&folder, "key", &second[1]);
         let client = second.map(String::into_bytes);
         assert!(now(&credentials).await.client.as_ref() == Some(&client));

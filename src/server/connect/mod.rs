@@ -1,4 +1,5 @@
-//! New connections: where to, with which certificates and password, and whether they live.
+//! New connections: to which server, with which certificates and password, and whether they are
+//! alive.
 
 pub(crate) mod connector;
 pub(super) mod credentials;

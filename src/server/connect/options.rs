@@ -1,4 +1,4 @@
-//! The options of a connection beside its URL.
+//! The options of a connection besides its URL.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::server::connect::credentials::{PasswordSource, Pem};
 
-/// How to connect, beside the URL: [`Client::connect_with`](crate::Client::connect_with).
+/// The options of a connection besides its URL, for
+/// [`Client::connect_with`](crate::Client::connect_with).
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,29 +29,30 @@ pub struct ClientOptions {
 }
 
 impl ClientOptions {
-    /// As [`Client::connect`](crate::Client::connect) connects.
+    /// Options that connect as [`Client::connect`](crate::Client::connect) does.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The CA certificates, in PEM, that may have signed the server's certificate, instead of those
-    /// that this machine trusts. Only with `rediss://`.
+    /// Sets the CA certificates, in PEM, that may have signed the server's certificate. They
+    /// replace those that this machine trusts. Only with `rediss://`.
     #[must_use]
     pub fn ca_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.ca_certificates = Some(Pem::Given(pem.into()));
         self
     }
 
-    /// As [`ca_certificates`](ClientOptions::ca_certificates), from a file that is read for each new
-    /// connection: it may be renewed at any time. While it cannot be used, the last good certificates
-    /// stay in use, and an event says why.
+    /// Sets the CA certificates as [`ca_certificates`](ClientOptions::ca_certificates) does, from a
+    /// file that is read for each new connection: the file may be renewed at any time. While it
+    /// cannot be used, the last good certificates stay in use, and an event says why.
     #[must_use]
     pub fn ca_certificates_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.ca_certificates = Some(Pem::File(path.into()));
         self
     }
 
-    /// The certificate that the server asks for, and its key, both in PEM. Only with `rediss://`.
+    /// Sets the client's certificate, for which the server asks, and its key, both in PEM. Only
+    /// with `rediss://`.
     #[must_use]
     pub fn client_certificate(
         mut self,
@@ -62,9 +64,11 @@ impl ClientOptions {
         self
     }
 
-    /// As [`client_certificate`](ClientOptions::client_certificate), from files that are read for each
-    /// new connection: they may be renewed at any time. While they cannot be used, for example because
-    /// only one of them is renewed yet, the last good pair stays in use, and an event says why.
+    /// Sets the client's certificate and key as
+    /// [`client_certificate`](ClientOptions::client_certificate) does, from files that are read for
+    /// each new connection: the files may be renewed at any time. While they cannot be used, for
+    /// example because only one of them is renewed yet, the last good pair stays in use, and an
+    /// event says why.
     #[must_use]
     pub fn client_certificate_files(
         mut self,
@@ -75,8 +79,9 @@ impl ClientOptions {
         self
     }
 
-    /// The password of the URL's user, from a file that is read for each new connection. Line ends at
-    /// its end are no part of the password. The URL has none then.
+    /// Sets the password of the URL's user, from a file that is read for each new connection. Line
+    /// ends at the end of the file are not part of the password. The URL must not contain a
+    /// password.
     #[must_use]
     pub fn password_file(self, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
@@ -90,9 +95,9 @@ impl ClientOptions {
         })
     }
 
-    /// The password of the URL's user, from a function that is called for each new connection, on a
-    /// thread that may block. After an error the last password stays in use, and an event says why: the
-    /// error must not contain the password.
+    /// Sets the password of the URL's user, from a function that is called for each new connection,
+    /// on a thread that may block. After an error the last password stays in use, and an event says
+    /// why: the error must not contain the password.
     #[must_use]
     pub fn password_from(
         mut self,
@@ -102,8 +107,8 @@ impl ClientOptions {
         self
     }
 
-    /// Connects also to a server that is too old or evicts keys: for programs that diagnose it. A
-    /// queue there may lose messages while every call succeeds.
+    /// Allows connecting to a server that is too old or evicts keys: for programs that diagnose
+    /// such a server. A queue there may lose messages while every call succeeds.
     #[must_use]
     pub fn accept_unfit(mut self) -> Self {
         self.accept_unfit = true;
@@ -111,7 +116,7 @@ impl ClientOptions {
     }
 }
 
-/// Without the contents of the certificates, and without the password.
+/// Debug output omits the contents of the certificates and the password.
 impl fmt::Debug for ClientOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientOptions")

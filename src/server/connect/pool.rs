@@ -1,7 +1,7 @@
 //! A server and the connections to it.
 //!
 //! deadpool-redis has one role here: it opens, checks and limits the shared connections, which
-//! lanes then keep. Connections that block or subscribe are opened apart from it.
+//! lanes then keep. Connections that block or subscribe are opened without the pool.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
@@ -23,41 +23,41 @@ use crate::server::patience::{CONNECT_LIMIT, RESPONSE_LIMIT};
 
 /// How long a caller waits for a connection of the pool.
 const POOL_WAIT_LIMIT: Duration = Duration::from_secs(5);
-/// Four lanes, each with one connection, and as many again while lost ones are replaced. A call
-/// carries a batch, so a few connections suffice.
+/// Four lanes, each with one connection, and as many again while lost connections are replaced. A
+/// call carries a batch, so a few connections suffice.
 const POOL_SIZE: usize = 8;
 
-/// One server. A client uses it until Sentinels, or the nodes of a cluster, name another master.
+/// One server. A client uses it until Sentinels, or servers of its cluster, name another master.
 pub(crate) struct Server {
     pub(crate) target: Target,
-    /// Without user or password, for error messages.
+    /// The address of the server, without user and password, for error texts.
     pub(crate) address: String,
-    /// The pool of the last secrets.
+    /// The pool, and the secrets with which it opens connections.
     pool: StdMutex<Option<(Arc<Secrets>, Pool)>>,
     opened: Arc<AtomicU64>,
-    /// All pools of one server share it.
+    /// Identifies the server: all pools of one server share it.
     identity: Arc<()>,
-    /// Cancelled when Sentinels name another master, or when the node serves no slots of its cluster
-    /// any more. `None` for a server of a plain URL. A master that froze may never reply to the
+    /// Cancelled when Sentinels name another master, or when this server no longer serves slots of
+    /// its cluster. `None` for a server of a plain URL. A master that froze may never reply to the
     /// calls that are in flight here.
     superseded: Option<CancellationToken>,
-    /// Whether a node of a cluster was found fit for queues.
+    /// Whether this server of a cluster was found fit for queues.
     checked: AtomicBool,
     /// How long the last connection took to open, in microseconds.
     opening_us: AtomicU64,
-    /// Connections that were used last before this may be dead: one of them was.
+    /// Connections that were last used before this instant may be dead, because one of them was.
     distrusted: StdMutex<Option<Instant>>,
-    /// When the server was last asked on a new connection, and answered. See `probe`.
+    /// When the server last answered a question on a new connection. See `probe`.
     pub(crate) answered: Mutex<Option<Instant>>,
 }
 
 impl Server {
-    /// The server of a plain URL. Connections are counted in `opened`.
+    /// The server of a plain URL. `opened` counts its connections.
     pub(crate) fn fixed(target: Target, opened: &Arc<AtomicU64>) -> Self {
         Self::of(target, None, opened, Arc::default())
     }
 
-    /// A server that Sentinels or the nodes of a cluster named as a master.
+    /// A server that Sentinels, or servers of a cluster, named as a master.
     pub(crate) fn named(target: Target, opened: &Arc<AtomicU64>) -> Self {
         let superseded = Some(CancellationToken::new());
         Self::of(target, superseded, opened, Arc::default())
@@ -70,7 +70,7 @@ impl Server {
         Self::of(self.target.clone(), superseded, &self.opened, identity)
     }
 
-    /// Whether both are one server, with or without a pool of its own.
+    /// Whether both values stand for the same server, whatever their pools.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.identity, &other.identity)
     }
@@ -95,7 +95,8 @@ impl Server {
         }
     }
 
-    /// The pool. New secrets begin a new one: a pool opens its connections by one client.
+    /// The pool for the present secrets. New secrets start a new pool, because a pool opens all its
+    /// connections with one client.
     async fn pool(&self) -> Result<Pool, Error> {
         let secrets = self.target.secrets().await?;
         let mut last = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,7 +144,7 @@ impl Server {
         &self.opened
     }
 
-    /// Whether it was found fit for queues.
+    /// Whether the server was found fit for queues.
     pub(crate) fn is_checked(&self) -> bool {
         self.checked.load(Ordering::Relaxed)
     }
@@ -152,13 +153,13 @@ impl Server {
         self.checked.store(true, Ordering::Relaxed);
     }
 
-    /// A connection is dead, by a call that was sent at `sent`. Those that were not used since then
-    /// may be dead, too: what forgot one often forgot all.
+    /// Records that the connection of a call sent at `sent` is dead. Connections that were not used
+    /// since then may be dead, too: a firewall that forgot one has often forgotten all.
     pub(crate) fn distrust_until(&self, sent: Instant) {
         *self.distrusted() = Some(sent);
     }
 
-    /// Whether a connection that was used last at this instant may be dead.
+    /// Whether a connection that was last used at this instant may be dead.
     pub(crate) fn distrusts(&self, used: Instant) -> bool {
         self.distrusted().is_some_and(|until| used < until)
     }
@@ -168,7 +169,7 @@ impl Server {
         distrusted.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long the last connection took to open.
+    /// How long it took to open the last connection.
     pub(crate) fn opening_time(&self) -> Duration {
         Duration::from_micros(self.opening_us.load(Ordering::Relaxed))
     }
@@ -178,13 +179,14 @@ impl Server {
         self.opening_us.store(took, Ordering::Relaxed);
     }
 
-    /// Whether another server is the master.
+    /// Whether another server has become the master.
     pub(crate) fn is_superseded(&self) -> bool {
         let superseded = self.superseded.as_ref();
         superseded.is_some_and(CancellationToken::is_cancelled)
     }
 
-    /// Before a connection is opened: a former master may be dead, or refuse each.
+    /// Fails if another server is the master, before a connection is opened: a former master may be
+    /// dead, or refuse every connection.
     fn refuse_superseded(&self) -> Result<(), Error> {
         if self.is_superseded() {
             return Err(failure::superseded(&self.address, Applied::No));
@@ -192,15 +194,15 @@ impl Server {
         Ok(())
     }
 
-    /// Fails the calls in flight: another server is the master.
+    /// Fails the calls in flight, because another server is the master.
     pub(crate) fn supersede(&self) {
         if let Some(superseded) = &self.superseded {
             superseded.cancel();
         }
     }
 
-    /// The result of `work`, or an error as soon as another server is the master; then the work may
-    /// have been `applied` or not.
+    /// Awaits `work`, but returns an error as soon as another server is the master. `applied` says
+    /// whether the work may have taken effect then.
     pub(crate) async fn unless_superseded<T>(
         &self,
         applied: Applied,
@@ -216,7 +218,7 @@ impl Server {
         }
     }
 
-    /// A connection of the pool.
+    /// Takes a connection of the pool.
     pub(crate) async fn pooled(&self) -> Result<deadpool_redis::Connection, Error> {
         self.refuse_superseded()?;
         let pool = self.pool().await?;
@@ -266,7 +268,7 @@ impl Server {
             .with_connection(ConnectionFault::Unreached)
     }
 
-    /// A dedicated connection for blocking calls. Callers set their own timeouts.
+    /// Opens a dedicated connection for blocking calls. Callers set their own timeouts.
     pub(crate) async fn dedicated(&self) -> Result<MultiplexedConnection, Error> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_LIMIT))
@@ -274,7 +276,7 @@ impl Server {
         self.open(&self.target.client().await?, config).await
     }
 
-    /// A dedicated connection that sends its pushed messages, and its end, to `sender`.
+    /// Opens a dedicated connection that sends pushed messages, and its end, to `sender`.
     pub(crate) async fn listening(
         &self,
         sender: UnboundedSender<PushInfo>,
@@ -328,8 +330,8 @@ impl Server {
         }
     }
 
-    /// Checks that a server which Sentinels named reports the role master: they may have old
-    /// information, or it may not know yet.
+    /// Checks that a server which Sentinels named reports the role master. The Sentinels may have
+    /// old information, or the server may not yet know its role.
     async fn check_role(&self, connection: &mut MultiplexedConnection) -> Result<(), Error> {
         if self.superseded.is_none() {
             return Ok(());
@@ -346,7 +348,8 @@ impl Server {
                 );
                 Err(Error::new(ErrorKind::Unavailable, Applied::No, message))
             }
-            // Without the right to ROLE, the first write finds it out.
+            // If the user has no right to call ROLE, the first write will show whether the server
+            // is a master.
             Err(error) if error.code() != Some("NOPERM") => {
                 Err(failure::of_connecting(&self.address, error))
             }

@@ -11,21 +11,22 @@ use crate::error::{Applied, Error};
 use crate::server::connect::pool::Server;
 use crate::server::failure;
 
-/// After this long without an answer, a call asks the server on a new connection; later if its lane
-/// has given up a connection lately. Also the pause between two such questions.
+/// After this long without an answer, a call asks the server on a new connection. If its lane has
+/// recently given up a connection, it waits longer. Also the pause between two such questions.
 pub(crate) const DOUBT_AFTER: Duration = Duration::from_millis(500);
 
-/// How long the call waits after the new connection has its answer: a server that stood still
+/// How long the call still waits after the new connection has its answer: a server that stood still
 /// answers both at about the same time.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// The bounds of the time that a question may take: four times as long as a connection took to open.
+/// The shortest and the longest time limit of a question. Between them, the limit is four times as
+/// long as a connection took to open.
 const LIMITS: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
 
 impl Server {
-    /// Completes when the server has answered on a new connection, which it is asked `after` so long,
-    /// and a call that was sent before had still time to be answered. The caller drops this when it
-    /// has its answer.
+    /// Completes when the server has answered on a new connection while the caller's own call is
+    /// still unanswered. The server is asked after `after`, and the earlier call gets some more
+    /// time. The caller drops this future when it has its answer.
     pub(crate) async fn answers_elsewhere(&self, after: Duration) {
         let since = Instant::now();
         sleep(after).await;
@@ -37,7 +38,8 @@ impl Server {
 
     /// Asks until the server has answered on a connection that was begun after `since`.
     async fn ask(&self, since: Instant) {
-        // One task asks at a time: a server that stands still is not flooded with connections.
+        // Only one task asks at a time, so that a server that stands still is not flooded with
+        // connections.
         let mut answered = self.answered.lock().await;
         while answered.is_none_or(|asked| asked < since) {
             let asked = Instant::now();
@@ -49,8 +51,8 @@ impl Server {
         }
     }
 
-    /// A connection, or an error as soon as another server is the master, or as a connection that was
-    /// begun later is open.
+    /// Awaits a connection; returns an error as soon as another server is the master, or as a
+    /// connection that was begun later is open.
     pub(crate) async fn unless_stuck<T>(
         &self,
         opening: impl Future<Output = Result<T, Error>>,
@@ -67,8 +69,8 @@ impl Server {
         self.unless_superseded(Applied::No, opening).await
     }
 
-    /// Whether the server answers on a new connection, and serves scripts that write: CLIENT PAUSE
-    /// and a running script delay or refuse those only.
+    /// Whether the server answers on a new connection and runs scripts that write. CLIENT PAUSE and
+    /// a running script delay or refuse only those.
     async fn answers_anew(&self) -> bool {
         let Ok(client) = self.target.client().await else {
             return false;

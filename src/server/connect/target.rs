@@ -16,12 +16,14 @@ use crate::server::connect::credentials::{Credentials, Secrets};
 use crate::server::failure;
 use crate::server::patience::{KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, RESPONSE_LIMIT};
 
-/// A server, or a Sentinel. All connections that dueq opens are opened by a client of this.
+/// A server or a Sentinel, and how to connect to it. Every connection that dueq opens is opened by
+/// a client of a target.
 #[derive(Clone)]
 pub(crate) struct Target {
     info: ConnectionInfo,
     credentials: Arc<Credentials>,
-    /// Whether the password of the credentials is for it: Sentinels have one of their own.
+    /// Whether this is a server, for which the password of the credentials is meant. Sentinels have
+    /// another password.
     is_server: bool,
 }
 
@@ -65,7 +67,7 @@ impl Target {
         })
     }
 
-    /// A Sentinel, with the certificates of this.
+    /// The target for a Sentinel, with the certificates of this target.
     pub(crate) fn sentinel(&self, info: ConnectionInfo) -> Self {
         Self {
             info,
@@ -74,12 +76,12 @@ impl Target {
         }
     }
 
-    /// User, database and address, without what the credentials add.
+    /// User, database and address of the URL, without what the credentials add.
     pub(crate) fn info(&self) -> &ConnectionInfo {
         &self.info
     }
 
-    /// Where it listens; none for a Unix socket.
+    /// The address of the target; `None` for a Unix socket.
     pub(crate) fn address(&self) -> Option<Address> {
         Address::of(&self.info)
     }
@@ -110,7 +112,7 @@ impl Target {
         self.credentials.current(self.is_server).await
     }
 
-    /// A client for a new connection.
+    /// Makes a client for a new connection, with the present secrets.
     pub(crate) async fn client(&self) -> Result<Client, Error> {
         let secrets = self.secrets().await?;
         self.client_with(&secrets)
@@ -127,7 +129,7 @@ impl Target {
             let settings = info.redis_settings().clone();
             info = info.set_redis_settings(settings.set_password(password));
         }
-        // Last: the certificates are added by a client that has settings of its own.
+        // Set last, because adding certificates makes a client with default settings.
         Client::open(info.set_tcp_settings(tcp_settings()))
             .map_err(|error| failure::of_connecting(&self.info.addr().to_string(), error))
     }
@@ -140,8 +142,9 @@ impl From<ConnectionInfo> for Target {
     }
 }
 
-/// Probes keep idle flows alive in firewalls, and end connections whose other side has vanished.
-/// What is not delivered within the limit of a call is never delivered: the call was repeated.
+/// TCP settings: keep-alive probes keep idle connections known to firewalls, and end those whose
+/// other side has vanished. Data that is not delivered within the limit of a call is never
+/// delivered, because the call was repeated.
 fn tcp_settings() -> TcpSettings {
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE);
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]

@@ -11,10 +11,10 @@ use crate::server::patience::Repeat;
 use crate::server::route::RoutedLane;
 use crate::server::servers::Servers;
 
-/// Lets two calls of one lane wait on a connection that has fallen silent, the second one second
+/// Two calls of one lane wait on a connection that has fallen silent; the second began one second
 /// after the first.
 #[tokio::test(start_paused = true)]
-async fn a_late_timeout_leaves_the_new_connection_open() {
+async fn a_late_timeout_does_not_close_the_next_connection() {
     let _clock = StoppedClock::new();
     let asked = watch::Sender::new(0);
     let server = Fake::start({
@@ -61,7 +61,7 @@ async fn a_late_timeout_leaves_the_new_connection_open() {
 }
 
 #[tokio::test]
-async fn a_moved_queue_is_reported_at_once() {
+async fn a_redirection_is_reported_at_once() {
     let calls = watch::Sender::new(0);
     let server = Fake::start({
         let calls = calls.clone();
@@ -93,7 +93,7 @@ async fn a_moved_queue_is_reported_at_once() {
     );
 }
 
-/// The server answers on new connections, and takes long for one of its replies.
+/// The server answers on new connections, but takes long for one of its replies.
 #[tokio::test]
 async fn a_dead_connection_is_given_up_and_a_slow_one_is_not() {
     let server = Fake::start(|connection, words: Vec<String>| async move {
@@ -121,7 +121,7 @@ async fn a_dead_connection_is_given_up_and_a_slow_one_is_not() {
         "{error}"
     );
     assert!(sent.elapsed() < RESPONSE_LIMIT, "{:?}", sent.elapsed());
-    // On a slow network small replies arrive soon, and a large one after a few tries.
+    // On a slow network small replies arrive soon, and a large one only after some tries.
     let after_fast_replies = async {
         for _ in 0..4 {
             lane.command(&info).await.expect("a fast reply");
@@ -131,7 +131,7 @@ async fn a_dead_connection_is_given_up_and_a_slow_one_is_not() {
         }
         panic!("every connection was given up before the slow reply");
     };
-    // A connection that has only large replies is not doubted.
+    // A connection with only large replies is never doubted.
     let other = Arc::new(Connector::new(&url, &ClientOptions::new()).expect("a URL"));
     let slow_lane = Lane::new(Arc::clone(&other), Arc::new(Clock::new()));
     let only_slow_replies = async {

@@ -9,10 +9,11 @@ use crate::server::cluster::topology::Topology;
 use crate::server::fake::{Fake, bulk, usual};
 use crate::server::servers::Cluster;
 
-/// The scripts that a server was asked for, and each ASKING.
+/// The scripts that a server was called with, and each ASKING.
 type Seen = Arc<Mutex<Vec<String>>>;
 
-/// The only master of a cluster. It answers scripts with `reply`, which gets its port.
+/// Starts the only master of a cluster. It answers scripts with `reply`, which gets the server's
+/// port.
 async fn node(reply: impl Fn(u16) -> String + Send + Sync + 'static) -> (Fake, Seen) {
     let seen = Seen::default();
     let (record, reply) = (Arc::clone(&seen), Arc::new(reply));
@@ -47,7 +48,7 @@ fn commands(seen: &Seen) -> Vec<String> {
     seen.lock().expect("no panic").clone()
 }
 
-/// A lane of a queue, in the cluster of which this is a node.
+/// A lane of a queue in the cluster of this server.
 async fn lane(server: &Fake) -> (RoutedLane, Keys) {
     let url = format!("redis://127.0.0.1:{}/", server.port);
     let topology = Topology::new(vec![url.into_connection_info().expect("a URL").into()]);
@@ -58,7 +59,7 @@ async fn lane(server: &Fake) -> (RoutedLane, Keys) {
 }
 
 #[tokio::test]
-async fn nodes_that_redirect_to_each_other_end_the_call() {
+async fn servers_that_redirect_to_each_other_end_the_call() {
     let (here, seen) = node(|port| format!("-MOVED 3999 127.0.0.1:{port}\r\n")).await;
     let (lane, keys) = lane(&here).await;
     let called = lane.call(Verb::Stats, &keys, &[b""]).await;
@@ -71,7 +72,7 @@ async fn nodes_that_redirect_to_each_other_end_the_call() {
 }
 
 #[tokio::test]
-async fn an_asked_node_gets_asking_before_each_form_of_the_script() {
+async fn asking_precedes_each_form_of_the_script() {
     let (there, seen) = node(|_| "-NOSCRIPT none\r\n".to_owned()).await;
     let port = there.port;
     let (here, asked) = node(move |_| format!("-ASK 3999 127.0.0.1:{port}\r\n")).await;
@@ -80,14 +81,14 @@ async fn an_asked_node_gets_asking_before_each_form_of_the_script() {
     assert!(called.is_err());
     assert_eq!(commands(&asked), ["EVALSHA"]);
     assert_eq!(commands(&seen), ["ASKING", "EVALSHA", "ASKING", "EVAL"]);
-    // The slot is not there yet: the next call begins here.
+    // The slot has not moved yet, so the next call goes to the first server again.
     let called = lane.call(Verb::Stats, &keys, &[b""]).await;
     assert!(called.is_err());
     assert_eq!(commands(&asked), ["EVALSHA", "EVALSHA"]);
 }
 
 #[tokio::test]
-async fn an_error_of_the_script_is_not_followed() {
+async fn an_error_that_a_script_raises_is_not_followed() {
     let (here, seen) = node(|_| "-BADARGS no\r\n".to_owned()).await;
     let (lane, keys) = lane(&here).await;
     let called = lane.call(Verb::Stats, &keys, &[b""]).await;

@@ -1,4 +1,4 @@
-//! Which master a client uses, by the decisions of Sentinels.
+//! Decides which master a client uses, by the answers of Sentinels.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,10 +9,10 @@ use crate::server::connect::pool::Server;
 use crate::server::sentinel::{MasterReply, Sentinels};
 use crate::telemetry::events;
 
-/// How often Sentinels are asked without a hint of theirs.
+/// How often the client asks the Sentinels without a hint from them.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The master of one service.
+/// The master of one service that Sentinels monitor.
 pub(crate) struct Master {
     pub(crate) sentinels: Sentinels,
     followed: Mutex<Followed>,
@@ -21,14 +21,14 @@ pub(crate) struct Master {
     opened: Arc<AtomicU64>,
 }
 
-/// The decision of the Sentinels that the client follows.
+/// The decision of the Sentinels that the client follows now.
 #[derive(Default)]
 struct Followed {
-    /// `None` before the first decision, and while the named server is unfit.
+    /// The master; `None` before the first decision, and while the named server is unfit.
     server: Option<Arc<Server>>,
     epoch: u64,
-    /// Counts the followed decisions. Rounds overlap, so a reply may be older than the decision
-    /// that it meets.
+    /// The number of decisions followed so far. Rounds overlap, so a reply may be older than the
+    /// present decision.
     decisions: u64,
     /// The number of the last decision with a lower epoch than the one before it: the Sentinels
     /// were set up again, and their epochs restarted.
@@ -38,9 +38,9 @@ struct Followed {
 impl Followed {
     /// Whether to follow a reply to a round that began after `asked_after` decisions.
     ///
-    /// The higher epoch wins. A lower epoch comes from Sentinels that were cut off, or from ones
-    /// that were set up again. The latter are a majority, and were asked after the decision that
-    /// they overrule.
+    /// The higher epoch wins. A lower epoch comes from Sentinels that were cut off, or from
+    /// Sentinels that were set up again. It is accepted only in the second case: from a majority
+    /// that was asked after the present decision.
     fn accepts(&self, heard: &MasterReply, asked_after: u64) -> bool {
         if self.decisions == asked_after {
             return heard.answer.epoch >= self.epoch || heard.majority;
@@ -50,7 +50,7 @@ impl Followed {
         is_newer && self.restarted <= asked_after
     }
 
-    /// Follows an accepted decision; returns the server before it.
+    /// Follows an accepted decision. Returns the server of the decision before.
     fn follow(&mut self, epoch: u64, server: Option<Arc<Server>>) -> Option<Arc<Server>> {
         self.decisions += 1;
         if epoch < self.epoch {
@@ -60,7 +60,7 @@ impl Followed {
         std::mem::replace(&mut self.server, server)
     }
 
-    /// The server to use instead of a reply that was not accepted.
+    /// The server to use if a reply was not accepted.
     fn instead(&self) -> Result<Arc<Server>, Error> {
         self.server.clone().ok_or_else(|| {
             let message = "the sentinels that answered know older decisions only: they may be cut off from the others";
@@ -95,7 +95,7 @@ impl Master {
         let asked_after = self.followed().decisions;
         let heard = match self.sentinels.master().await {
             Ok(heard) => heard,
-            // While no Sentinel replies, use the last master that they named.
+            // While no Sentinel replies, the client uses the last master that they named.
             Err(error) => return self.known().ok_or(error),
         };
         let server = self.sentinels.server();
@@ -127,8 +127,8 @@ impl Master {
             fit => fit.err(),
         };
         let mut followed = self.followed();
-        // Another round may have ended meanwhile: compare the reply with the decision that it would
-        // replace.
+        // Another round may have ended meanwhile, so the reply is compared with the present
+        // decision.
         if !followed.accepts(&heard, asked_after) {
             return followed.instead();
         }
@@ -145,7 +145,7 @@ impl Master {
         unfit.map_or(Ok(new), Err)
     }
 
-    /// The master that is followed.
+    /// The master of the present decision.
     pub(crate) fn known(&self) -> Option<Arc<Server>> {
         self.followed().server.clone()
     }
@@ -171,7 +171,7 @@ mod tests {
         }
     }
 
-    /// After this many decisions, the last of which had this epoch.
+    /// The state after this many decisions, the last of which had this epoch.
     fn followed(decisions: u64, epoch: u64) -> Followed {
         let url = "redis://127.0.0.1:1/";
         let info = redis::IntoConnectionInfo::into_connection_info(url).expect("a URL");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_made_meanwhile_yields_to_a_newer_epoch_only() {
+    fn a_newer_decision_made_meanwhile_is_not_replaced() {
         let mut followed = followed(3, 7);
         assert!(followed.accepts(&heard(8, false), 2));
         for majority in [false, true] {

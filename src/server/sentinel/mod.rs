@@ -25,14 +25,14 @@ use crate::server::sentinel::url::{Parts, bad_url};
 /// slow one is unreachable.
 const LIMIT: Duration = Duration::from_millis(500);
 
-/// How long to wait for slower Sentinels when a majority has replied.
+/// How long the client waits for slower Sentinels after a majority has replied.
 const MAJORITY_PAUSE: Duration = Duration::from_millis(50);
 
 /// The Sentinels of one service.
 pub(crate) struct Sentinels {
     service: String,
     nodes: Vec<Arc<Node>>,
-    /// User, database and TLS of the servers, with a Sentinel's address.
+    /// User, database and TLS of the servers, with the address of a Sentinel.
     server: Target,
     /// Notified when a Sentinel reports a new master.
     changed: Arc<Notify>,
@@ -45,7 +45,7 @@ struct Node {
     held: Mutex<Option<MultiplexedConnection>>,
 }
 
-/// The reply of a Sentinel: the master, and the epoch of that decision.
+/// The reply of a Sentinel: the master that it names, and the epoch of that decision.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) epoch: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Answer {
     pub(crate) port: u16,
 }
 
-/// The newest reply of a round in which all Sentinels are asked.
+/// The newest reply of a round in which the client asks all Sentinels.
 #[derive(Debug)]
 pub(crate) struct MasterReply {
     pub(crate) answer: Answer,
@@ -64,8 +64,8 @@ pub(crate) struct MasterReply {
 impl Sentinels {
     /// Reads `redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE]`, or
     /// `rediss+sentinel://` for TLS to all of them, with
-    /// `?sentinel_user=USER&sentinel_password=PASSWORD` for Sentinels that ask for one. Nothing if
-    /// it is the URL of something else. `prepare` settles how to connect.
+    /// `?sentinel_user=USER&sentinel_password=PASSWORD` for Sentinels that need a password. `None`
+    /// for another kind of URL. `prepare` makes the target for each address.
     pub(crate) fn new(
         url: &str,
         prepare: impl Fn(ConnectionInfo) -> Result<Target, Error>,
@@ -109,12 +109,12 @@ impl Sentinels {
         }))
     }
 
-    /// The settings of the servers, with a Sentinel's address.
+    /// The target of the servers, with the address of a Sentinel.
     pub(crate) fn server(&self) -> &Target {
         &self.server
     }
 
-    /// The service and the Sentinels, for messages.
+    /// The service and the Sentinels, for error texts.
     pub(crate) fn address(&self) -> String {
         let nodes: Vec<_> = self
             .nodes
@@ -129,15 +129,15 @@ impl Sentinels {
     }
 
     /// Completes when a Sentinel has reported a new master since the last call. It may complete
-    /// without a change, and misses changes while no Sentinel is connected: ask from time to time
-    /// as well.
+    /// without a change. It misses changes while no Sentinel is connected, so the caller must also
+    /// ask from time to time.
     pub(crate) async fn hint(&self) {
         self.changed.notified().await;
     }
 
-    /// The master's host and port. All Sentinels are asked at once and the highest epoch wins: a
-    /// Sentinel that is cut off from the others knows an old decision. The replies of a majority
-    /// suffice: each new connection waits for them.
+    /// Asks all Sentinels at once for the master. The highest epoch wins, because a Sentinel that
+    /// is cut off from the others has an old decision. The replies of a majority suffice, because
+    /// each new connection waits for this call.
     pub(crate) async fn master(&self) -> Result<MasterReply, Error> {
         let mut asked = JoinSet::new();
         for node in &self.nodes {
@@ -161,8 +161,8 @@ impl Sentinels {
                 {
                     newest = Some(answer);
                 }
-                // Prefer the error of an unreachable Sentinel: it may know the service that the
-                // others do not.
+                // The error of an unreachable Sentinel is preferred: it may know the service that
+                // the others do not.
                 Ok(Err(error)) if failed.as_ref().is_none_or(|failed| !failed.is_retryable()) => {
                     failed = Some(error)
                 }
@@ -225,7 +225,7 @@ impl Node {
         failure::of_connecting(&format!("{} (a sentinel)", self.address), error)
     }
 
-    /// The kept connection, or a new one that subscribes to changes of the master.
+    /// The kept connection to a Sentinel, or a new one that subscribes to changes of the master.
     async fn connection(&self) -> Result<MultiplexedConnection, Error> {
         if let Some(held) = &*self.held.lock().unwrap_or_else(PoisonError::into_inner) {
             return Ok(held.clone());
@@ -265,7 +265,7 @@ impl Answer {
     /// reconfigured.
     pub(crate) fn read(replies: Vec<Value>) -> Option<Self> {
         let mut replies = replies.into_iter();
-        // As text: redis-rs would cut a number that is too large down to a port.
+        // Read as text, because redis-rs would truncate a number that is too large for a port.
         let (host, port): (String, String) =
             redis::from_redis_value(replies.next()?.extract_error().ok()?).ok()?;
         if host.is_empty() || host.contains(|c: char| c.is_control() || c.is_whitespace()) {
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read_and_refusals_are_none() {
+    fn sentinel_replies_are_read_and_refusals_are_not_answers() {
         let text = |text: &str| Value::BulkString(text.into());
         let address = Value::Array(vec![text("127.0.0.1"), text("7000")]);
         let about = Value::Map(vec![(text("config-epoch"), text("3"))]);

@@ -2,16 +2,16 @@
 
 use crate::error::Error;
 
-/// The port of a Sentinel whose URL names none.
+/// The port of a Sentinel if the URL has none.
 const PORT: u16 = 26_379;
 
 /// The parts of a URL after its scheme.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Parts<'a> {
-    /// With its `@`, or empty; as are the Sentinels'.
+    /// The user part of the servers with its `@`, or empty.
     pub(crate) user: &'a str,
     pub(crate) sentinel_user: String,
-    /// Each with its port.
+    /// The hosts, each with its port.
     pub(crate) places: Vec<String>,
     pub(crate) service: &'a str,
     pub(crate) database: &'a str,
@@ -20,7 +20,7 @@ pub(crate) struct Parts<'a> {
 impl<'a> Parts<'a> {
     pub(crate) fn read(rest: &'a str) -> Option<Self> {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        // A password may hold an @ that is not encoded; hosts, service and database cannot.
+        // A password may contain an @ that is not encoded; hosts, service and database cannot.
         let (user, rest) = rest.split_at(rest.rfind('@').map_or(0, |at| at + 1));
         let (hosts, path) = rest.split_once('/')?;
         let (service, database) = path.split_once('/').unwrap_or((path, ""));
@@ -58,13 +58,13 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// An IPv6 address has colons of its own, within brackets.
+/// Whether the host has a port. An IPv6 address has colons of its own, within brackets.
 fn has_port(host: &str) -> bool {
     host.rsplit_once(':')
         .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The URL itself is not repeated: it may hold a password.
+/// An error that does not repeat the URL, which may contain a password.
 pub(crate) fn bad_url() -> Error {
     Error::invalid(
         "the URL cannot be read; it must look like \
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_in_all_their_parts() {
+    fn sentinel_urls_are_read_with_all_their_parts() {
         let parts = Parts::read(
             "u:p@ss@one,two:7,[::1],[::1]:9/orders/3?sentinel_user=s&sentinel_password=q",
         )

@@ -128,8 +128,8 @@ impl Recorder {
     }
 
     pub(crate) fn snapshot(&self) -> Histogram {
-        // The sum first: a time recorded in between is then missing from the sum, not from the
-        // count.
+        // The sum is read first. A time recorded in between is then missing from the sum, but not
+        // from the count.
         let sum_us = self.sum_us.load(Ordering::Relaxed);
         Histogram {
             counts: self
@@ -142,7 +142,8 @@ impl Recorder {
     }
 }
 
-/// The bucket of a time. A bucket includes its upper bound, as in Prometheus: hence the 1 less.
+/// The bucket of a time. A bucket includes its upper bound, as in Prometheus: so 1 is subtracted
+/// first.
 fn bucket_of(us: u64) -> usize {
     let us = us.saturating_sub(1);
     if us < IN_OCTAVE {
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_are_cumulative_and_hold_their_bound() {
+    fn buckets_are_cumulative_and_include_their_bound() {
         let histogram = of([0, 1, 2, 3, 4, 5, 1 << 40, (1 << 40) + 1]);
         let buckets: Vec<_> = histogram.buckets().collect();
         assert_eq!(buckets.len(), 41);

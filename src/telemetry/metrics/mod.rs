@@ -52,7 +52,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// One of the counts.
+    /// Returns one count.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -130,7 +130,7 @@ impl Meters {
         self.handling.record(took);
     }
 
-    /// Counts a handler as running until the result is dropped.
+    /// Counts a handler as running until the returned value is dropped.
     pub(crate) fn handler_runs(&self) -> RunningHandler<'_> {
         self.handlers_running.fetch_add(1, Ordering::Relaxed);
         RunningHandler {
@@ -148,7 +148,7 @@ impl Meters {
     }
 }
 
-/// Dropped when the handler has ended or was dropped.
+/// Counts a handler as running until this is dropped, when the handler has ended or was dropped.
 pub(crate) struct RunningHandler<'a> {
     running: &'a AtomicU64,
 }
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_count_appears_only_under_its_own_name() {
+    fn each_counter_changes_only_its_own_count() {
         let meters = Meters::new();
         meters.add(Counter::Acked);
         meters.add_many(Counter::Promoted, 7);

@@ -4,7 +4,8 @@ use super::super::{Key, Wheel};
 use super::model::Random;
 use super::{fire, insert};
 
-/// The most stale entries and unfilled chunks of a wheel with 704 slots, beyond twice its timers.
+/// The most stale entries and unused chunk entries of a wheel with 704 slots, beyond twice its
+/// timers.
 const SLACK: usize = 704 * 2 * 128;
 
 #[test]

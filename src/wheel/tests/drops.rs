@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::super::Wheel;
 
-/// Counts its drops in its own cell, and panics in the drop if `panics` is set.
+/// A value that counts its drops in a cell, and panics in the drop if `panics` is set.
 struct Counted<'a> {
     drops: &'a Cell<u32>,
     panics: bool,
@@ -22,7 +22,7 @@ fn cells(count: usize) -> Vec<Cell<u32>> {
     vec![Cell::new(0); count]
 }
 
-/// A wheel with a timer for each cell, at 100, 200, ….
+/// Makes a wheel with a timer for each cell, at 100, 200, ….
 fn fill(cells: &[Cell<u32>]) -> Wheel<Counted<'_>> {
     let mut wheel = Wheel::new();
     for (when, drops) in (100..).step_by(100).zip(cells) {
@@ -72,7 +72,7 @@ fn dropping_a_due_iterator_drops_no_value() {
 }
 
 #[test]
-fn drain_and_clear_drop_every_value() {
+fn drain_and_clear_drop_every_value_once() {
     let cells = cells(4);
     let mut wheel = fill(&cells);
     drop(wheel.drain().next());
@@ -99,7 +99,7 @@ fn a_forgotten_drain_drops_no_value() {
 }
 
 #[test]
-fn a_full_wheel_returns_the_value() {
+fn insert_into_a_full_wheel_returns_the_value() {
     let cells = cells(1);
     let mut wheel = Wheel::with_capacity_limit(0);
     let refused = wheel.insert(
@@ -145,7 +145,7 @@ fn a_panicking_drop_leaves_the_wheel_empty_and_usable() {
 }
 
 #[test]
-fn a_panic_in_the_caller_leaves_the_rest_due() {
+fn a_panic_of_the_caller_leaves_the_other_timers_due() {
     let cells = cells(3);
     let mut wheel = Wheel::new();
     for (n, drops) in cells.iter().enumerate() {
@@ -167,7 +167,7 @@ fn a_panic_in_the_caller_leaves_the_rest_due() {
 }
 
 #[test]
-fn after_a_panicking_drop_the_others_are_dropped() {
+fn other_values_are_dropped_after_a_panicking_drop() {
     let cells = cells(4);
     let mut wheel = Wheel::new();
     for (n, drops) in cells.iter().enumerate() {

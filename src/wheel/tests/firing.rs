@@ -4,7 +4,7 @@ use super::super::Wheel;
 use super::{boundaries, fire, insert, with};
 
 #[test]
-fn does_not_fire_before_its_deadline() {
+fn a_timer_does_not_fire_before_its_deadline() {
     for when in boundaries().filter(|&when| when > 0) {
         let (mut wheel, _) = with([when]);
         assert_eq!(fire(&mut wheel, when - 1), [0u64; 0], "{when}");
@@ -13,7 +13,7 @@ fn does_not_fire_before_its_deadline() {
 }
 
 #[test]
-fn fires_on_the_tick_from_any_position() {
+fn a_timer_fires_on_its_tick_from_any_position() {
     for position in boundaries() {
         for delay in boundaries().filter(|&delay| delay > 0) {
             let Some(when) = position.checked_add(delay) else {
@@ -33,7 +33,7 @@ fn fires_on_the_tick_from_any_position() {
 }
 
 #[test]
-fn a_jump_over_all_boundaries_fires_in_the_order_of_deadlines() {
+fn a_jump_over_all_boundaries_keeps_the_order_of_deadlines() {
     let mut wheel = Wheel::new();
     let mut deadlines: Vec<u64> = boundaries().collect();
     deadlines.iter().rev().for_each(|&when| {
@@ -44,7 +44,7 @@ fn a_jump_over_all_boundaries_fires_in_the_order_of_deadlines() {
 }
 
 #[test]
-fn steps_over_all_boundaries_fire_each_on_its_tick() {
+fn steps_over_all_boundaries_fire_each_timer_on_its_tick() {
     let mut wheel = Wheel::new();
     let mut deadlines: Vec<u64> = boundaries().collect();
     deadlines.iter().for_each(|&when| {
@@ -79,7 +79,7 @@ fn a_past_deadline_fires_at_the_next_pop() {
 }
 
 #[test]
-fn time_that_goes_backwards_changes_nothing() {
+fn a_time_before_now_changes_nothing() {
     let (mut wheel, _) = with([100, 200]);
     assert_eq!(fire(&mut wheel, 150), [100]);
     assert_eq!(fire(&mut wheel, 20), [0u64; 0]);
@@ -91,7 +91,7 @@ fn time_that_goes_backwards_changes_nothing() {
 }
 
 #[test]
-fn unconsumed_timers_stay_due() {
+fn due_timers_that_were_not_taken_out_stay_due() {
     let (mut wheel, _) = with([10, 20, 30, 40]);
     assert_eq!(
         wheel.advance(35).next().map(|expired| expired.value),
@@ -117,8 +117,8 @@ fn a_timer_set_between_two_due_ones_fires_between_them() {
 }
 
 #[test]
-fn a_due_timer_removed_half_way_does_not_fire() {
-    // In a slot that is fired directly, in one that is sorted first, and among the overdue.
+fn a_due_timer_that_is_removed_does_not_fire() {
+    // The timers are in a slot that is fired directly, in a slot that is sorted first, or overdue.
     for spread in [0, 1, 40, 1_000] {
         let mut wheel = Wheel::new();
         let keys: Vec<_> = (0..100)
@@ -137,7 +137,7 @@ fn a_due_timer_removed_half_way_does_not_fire() {
 
 #[test]
 fn deadlines_64_ticks_apart_are_not_confused() {
-    // A ring of 64 slots would have these in the same slot.
+    // In a single ring of 64 slots, these deadlines would share a slot.
     let (mut wheel, _) = with([5, 5 + 64, 5 + 64 * 64, 5 + 64 * 64 * 64]);
     for when in [5, 69, 4_101, 262_149] {
         assert_eq!(fire(&mut wheel, when - 1), [0u64; 0]);
@@ -162,7 +162,7 @@ fn a_hundred_thousand_timers_fire_on_time() {
 }
 
 #[test]
-fn drain_returns_unprocessed_timers() {
+fn drain_returns_timers_that_are_not_due() {
     let (mut wheel, _) = with([1, 2, 300_000, u64::MAX]);
     assert_eq!(fire(&mut wheel, 1), [1]);
     let mut unprocessed: Vec<u64> = wheel.drain().map(|(_, value)| value).collect();

@@ -15,7 +15,7 @@ fn assert_stale(wheel: &mut Wheel<u64>, key: Key) {
 }
 
 #[test]
-fn a_key_is_stale_once_its_timer_has_gone() {
+fn a_key_is_stale_once_its_timer_is_gone() {
     let (mut wheel, [fired, removed]) = with([10, 20]);
     assert_eq!(fire(&mut wheel, 10), [10]);
     assert_eq!(wheel.remove(removed), Some(20));
@@ -33,7 +33,7 @@ fn a_key_is_stale_once_its_timer_has_gone() {
 }
 
 #[test]
-fn a_key_never_names_the_next_timer_in_its_memory() {
+fn a_key_never_finds_a_later_timer_in_the_same_memory() {
     let (mut wheel, [mut key]) = with([10]);
     for n in 0..1_000 {
         assert_eq!(wheel.remove(key), Some(if n == 0 { 10 } else { n }));
@@ -45,7 +45,7 @@ fn a_key_never_names_the_next_timer_in_its_memory() {
 }
 
 #[test]
-fn a_key_of_another_wheel_is_unknown() {
+fn a_key_of_another_wheel_finds_nothing() {
     let (_, [foreign]) = with([10]);
     for _ in 0..100 {
         let (mut wheel, [own]) = with([10]);
@@ -56,7 +56,7 @@ fn a_key_of_another_wheel_is_unknown() {
 }
 
 #[test]
-fn a_made_up_key_is_unknown() {
+fn a_forged_key_finds_nothing() {
     let (mut wheel, _) = with([10, 20]);
     for index in [0, 1, 2, 1_000_000, u32::MAX - 1, u32::MAX] {
         for generation in [NonZeroU32::MIN, NonZeroU32::MAX] {
@@ -67,7 +67,7 @@ fn a_made_up_key_is_unknown() {
 }
 
 #[test]
-fn memory_without_generations_left_is_retired() {
+fn memory_whose_generations_are_used_up_is_retired() {
     let mut wheel = Wheel::new();
     wheel.slab = Slab::with_generations(3);
     let mut keys = Vec::new();
@@ -88,7 +88,7 @@ fn memory_without_generations_left_is_retired() {
 }
 
 #[test]
-fn retired_memory_is_skipped() {
+fn retired_memory_is_not_used_again() {
     let mut wheel = Wheel::new();
     wheel.slab = Slab::with_generations(1);
     for now in 0..10 {
@@ -113,7 +113,7 @@ fn an_expired_timer_that_was_not_popped_can_be_removed() {
 }
 
 #[test]
-fn keys_and_timers_are_small() {
+fn keys_take_8_bytes_and_timers_at_most_24() {
     assert_eq!(size_of::<Key>(), 8);
     assert_eq!(size_of::<Option<Key>>(), 8);
     assert_eq!(Slab::<u64>::NODE_BYTES, 24);
@@ -122,7 +122,7 @@ fn keys_and_timers_are_small() {
 }
 
 #[test]
-fn a_wheel_may_move_between_threads() {
+fn a_wheel_can_be_sent_to_another_thread() {
     fn assert_send<T: Send>() {}
     fn assert_sync<T: Sync>() {}
     assert_send::<Wheel<Box<u64>>>();

@@ -1,10 +1,10 @@
-//! Bounds: on timers, and on the work of a call.
+//! The capacity limit of a wheel, and the limit on the work of one call.
 
 use super::super::{Full, Wheel};
 use super::{fire, insert, with};
 
 #[test]
-fn the_capacity_limit_rejects_and_hands_the_value_back() {
+fn insert_at_the_capacity_limit_returns_the_value() {
     let mut wheel = Wheel::with_capacity_limit(2);
     let first = insert(&mut wheel, 10);
     insert(&mut wheel, 20);
@@ -24,7 +24,7 @@ fn the_capacity_limit_rejects_and_hands_the_value_back() {
 }
 
 #[test]
-fn full_needs_no_debug_of_the_value() {
+fn full_implements_debug_whatever_its_value() {
     struct Opaque;
     let mut wheel = Wheel::with_capacity_limit(0);
     let Err(full) = wheel.insert(1, Opaque) else {
@@ -35,7 +35,7 @@ fn full_needs_no_debug_of_the_value() {
 }
 
 #[test]
-fn len_counts_a_cancellation_in_the_firing_tick() {
+fn len_counts_a_timer_cancelled_in_its_firing_tick() {
     let (mut wheel, [_, second, _]) = with([10, 10, 10]);
     assert!(wheel.pop_expired(10).is_some());
     assert_eq!(wheel.len(), 2);
@@ -46,7 +46,7 @@ fn len_counts_a_cancellation_in_the_firing_tick() {
 }
 
 #[test]
-fn limited_work_fires_the_same_in_the_same_order() {
+fn limited_work_does_not_change_the_order_of_firing() {
     for work in [1, 2, 3, 7, 31, 32, 33, 1_000, 100_000] {
         let mut wheel = Wheel::new();
         let mut deadlines: Vec<u64> = (0..5_000).map(|n| n * 7919 % 100_003).collect();
@@ -86,7 +86,7 @@ fn a_call_touches_at_most_work_entries() {
         calls += 1;
     }
     assert_eq!(fired, 100_000);
-    // Three levels down, into the run, and out.
+    // Each entry is touched about five times: three levels down, into the run, and out.
     assert!((300..=600).contains(&calls), "{calls}");
 }
 

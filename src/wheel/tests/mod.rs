@@ -24,7 +24,7 @@ fn with<const N: usize>(deadlines: [u64; N]) -> (Wheel<u64>, [Key; N]) {
     (wheel, keys)
 }
 
-/// The values of all due timers, in the order in which they fire.
+/// Takes out all due timers. Returns their values in the order in which they fired.
 fn fire<T>(wheel: &mut Wheel<T>, now: u64) -> Vec<T> {
     wheel.advance(now).map(|expired| expired.value).collect()
 }

@@ -1,11 +1,10 @@
-//! The sorted map that the wheel is checked against, and random numbers.
+//! The model that the wheel is compared with, and random numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::Key;
 
-/// What a wheel is meant to be: timers in the order of their deadlines, and a clock that does not
-/// go back.
+/// The model of a wheel: timers sorted by deadline, and a clock that does not go back.
 #[derive(Default)]
 pub(super) struct Model {
     pub(super) timers: BTreeMap<Key, u64>,
@@ -40,7 +39,7 @@ impl Model {
     }
 }
 
-/// SplitMix64.
+/// The random number generator SplitMix64.
 pub(super) struct Random(u64);
 
 impl Random {
@@ -60,7 +59,7 @@ impl Random {
         ((u128::from(self.any()) * u128::from(end)) >> 64) as u64
     }
 
-    /// A number of ticks, of any magnitude up to `2^bits` and mostly near a boundary between
+    /// A random number of ticks of any magnitude up to `2^bits`, mostly near a boundary between
     /// levels.
     pub(super) fn ticks(&mut self, bits: u64) -> u64 {
         let magnitude = 1 << self.below(bits);

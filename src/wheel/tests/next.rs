@@ -1,10 +1,10 @@
-//! `next_expiration` and `next_expiration_exact`.
+//! Tests of `next_expiration` and `next_expiration_exact`.
 
 use super::super::Wheel;
 use super::{boundaries, fire, insert, with};
 
 #[test]
-fn next_is_none_if_and_only_if_the_wheel_is_empty() {
+fn next_expiration_is_none_only_for_an_empty_wheel() {
     let mut wheel = Wheel::new();
     assert_eq!(wheel.next_expiration(), None);
     assert_eq!(wheel.next_expiration_exact(), None);
@@ -20,7 +20,7 @@ fn next_is_none_if_and_only_if_the_wheel_is_empty() {
 }
 
 #[test]
-fn at_most_eleven_wake_ups_reach_any_deadline() {
+fn any_deadline_is_reached_with_at_most_eleven_wake_ups() {
     for position in boundaries() {
         for when in boundaries().filter(|&when| when > position) {
             let mut wheel = Wheel::new();
@@ -40,7 +40,7 @@ fn at_most_eleven_wake_ups_reach_any_deadline() {
 }
 
 #[test]
-fn at_most_three_wake_ups_reach_half_a_minute() {
+fn a_timer_in_half_a_minute_causes_at_most_three_wake_ups() {
     let start = 1_700_000_000_123;
     for delay in [30_000, 29_999, 31_415] {
         let mut wheel = Wheel::new();
@@ -56,7 +56,7 @@ fn at_most_three_wake_ups_reach_half_a_minute() {
 }
 
 #[test]
-fn next_is_in_the_future_once_nothing_is_due() {
+fn next_expiration_is_in_the_future_once_nothing_is_due() {
     let (mut wheel, keys) = with([100, 101, 163, 164, 165, 5_000]);
     for (now, key) in (0..6_000).zip(keys.iter().cycle()) {
         wheel.advance(now).for_each(drop);
@@ -68,7 +68,7 @@ fn next_is_in_the_future_once_nothing_is_due() {
 }
 
 #[test]
-fn next_is_not_in_the_future_while_a_timer_is_due() {
+fn next_expiration_is_not_in_the_future_if_a_timer_is_due() {
     let (mut wheel, _) = with([100, 4_000, 4_001, 4_002, 4_100, 90_000]);
     for _ in 0..5 {
         assert!(wheel.next_expiration() <= Some(5_000));
@@ -87,7 +87,7 @@ fn cancelled_timers_cause_no_wake_up() {
 }
 
 #[test]
-fn exact_finds_the_earliest_in_a_shared_slot() {
+fn exact_expiration_is_the_earliest_within_a_slot() {
     let (mut wheel, keys) = with([5_003, 5_001, 5_002, 5_001]);
     assert_eq!(wheel.next_expiration_exact(), Some(5_001));
     wheel.remove(keys[1]);
@@ -99,7 +99,7 @@ fn exact_finds_the_earliest_in_a_shared_slot() {
 }
 
 #[test]
-fn next_deadline_skips_timers_reset_to_later() {
+fn exact_expiration_skips_timers_reset_to_later() {
     let (mut wheel, keys) = with([100, 110, 120, 5_000, 300_000]);
     for key in &keys[..3] {
         wheel.reset(*key, 400_000);

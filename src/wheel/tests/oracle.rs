@@ -1,4 +1,4 @@
-//! Random operations, checked one by one against a sorted map.
+//! Random operations on a wheel and a sorted map, compared after each operation.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,17 @@ use super::super::{Expired, Key, Wheel};
 use super::model::Model;
 use super::model::Random;
 
-/// The wheel, the model, and the checks that hold after every operation.
+/// The wheel and its model, with the checks that hold after every operation.
 struct Pair {
     wheel: Wheel<u64>,
     model: Model,
     random: Random,
-    /// Issued keys, live and stale.
+    /// All keys that were returned, live and stale.
     keys: Vec<Key>,
-    /// Values are numbers; this maps each key to its value.
+    /// The value of the timer of each key. Values are numbers.
     values: BTreeMap<Key, u64>,
     inserted: u64,
-    /// Deadlines are up to two to this power ticks ahead.
+    /// Deadlines are at most 2^`bits` ticks ahead.
     bits: u64,
 }
 
@@ -33,8 +33,8 @@ impl Pair {
         }
     }
 
-    /// A deadline: mostly ahead, sometimes past, now, the end of time, or one that another timer
-    /// has.
+    /// A random deadline: mostly in the future, sometimes past, now, the largest time, or equal to
+    /// that of another timer.
     fn deadline(&mut self) -> u64 {
         let now = self.model.now;
         match self.random.below(20) {
@@ -43,7 +43,7 @@ impl Pair {
             2 => u64::MAX - self.random.below(3),
             3 => self.random.any(),
             4..8 => {
-                // At or next to a boundary of the levels.
+                // A time at or next to a boundary between levels.
                 let shift = 6 * self.random.below(self.bits / 6 + 1);
                 let boundary = ((now >> shift).saturating_add(1))
                     .checked_shl(shift as u32)
@@ -101,7 +101,8 @@ impl Pair {
         assert_eq!(self.wheel.get_mut(key).is_some(), expected.is_some());
     }
 
-    /// A time to advance to: ahead, the earliest deadline or next to it, or backwards.
+    /// A random time to advance to: in the future, at or next to the earliest deadline, or in the
+    /// past.
     fn time(&mut self) -> u64 {
         let earliest = self.model.earliest().unwrap_or(u64::MAX);
         let now = match self.random.below(12) {
@@ -116,7 +117,7 @@ impl Pair {
             7 => earliest.saturating_add(self.random.below(130)),
             _ => self.model.now.saturating_add(self.random.below(70)),
         };
-        // The end of time is reached now and then, not at once.
+        // The largest time is reached only now and then.
         if now > u64::MAX / 2 && self.random.below(200) > 0 {
             self.model.now
         } else {
@@ -124,7 +125,7 @@ impl Pair {
         }
     }
 
-    /// Checks that what fired is the timer with the earliest deadline, and due.
+    /// Checks that the fired timer is due and has the earliest deadline.
     fn fired(&mut self, expired: Expired<u64>) {
         let Expired {
             key,
@@ -229,7 +230,7 @@ impl Pair {
         );
     }
 
-    /// Sleeps until the next expiration and advances, until nothing is left.
+    /// Sleeps until the next expiration and advances, until the wheel is empty.
     fn sleep_until_empty(&mut self) {
         let mut sleeps = 0;
         let most = 1 + 11 * self.wheel.len();
@@ -262,26 +263,26 @@ fn exercise(seeds: u64, operations: usize, growth: u64, bits: u64) {
 }
 
 #[test]
-fn few_timers_over_all_of_time() {
+fn few_timers_over_all_of_time_match_the_model() {
     exercise(40, 3_000, 0, 63);
 }
 
 #[test]
-fn few_timers_within_days() {
+fn few_timers_within_days_match_the_model() {
     exercise(60, 3_000, 0, 30);
 }
 
 #[test]
-fn few_timers_within_two_levels() {
+fn few_timers_within_two_levels_match_the_model() {
     exercise(60, 3_000, 2, 9);
 }
 
 #[test]
-fn many_timers_within_two_levels() {
+fn many_timers_within_two_levels_match_the_model() {
     exercise(4, 12_000, 20, 9);
 }
 
 #[test]
-fn many_timers_within_a_minute() {
+fn many_timers_within_a_minute_match_the_model() {
     exercise(4, 12_000, 20, 16);
 }

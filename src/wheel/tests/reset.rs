@@ -63,7 +63,7 @@ fn reset_to_the_past_fires_at_the_next_pop() {
 }
 
 #[test]
-fn reset_twice_to_much_later() {
+fn two_resets_to_much_later_fire_at_the_last_deadline() {
     let (mut wheel, [key]) = with([10]);
     wheel.reset(key, 70 * 86_400_000);
     assert_eq!(fire(&mut wheel, 86_400_000), [0u64; 0]);
@@ -73,8 +73,8 @@ fn reset_twice_to_much_later() {
 }
 
 #[test]
-fn reset_takes_back_an_expired_unpopped_timer() {
-    // Alone in its slot, sharing it, and in a sorted run.
+fn reset_of_an_expired_unpopped_timer_postpones_it() {
+    // The timer is alone in its slot, shares the slot, or is in a sorted run.
     for others in [0, 1, 50] {
         let mut wheel = Wheel::new();
         insert(&mut wheel, 90);
@@ -93,7 +93,7 @@ fn reset_takes_back_an_expired_unpopped_timer() {
 }
 
 #[test]
-fn reset_of_the_first_makes_the_second_next() {
+fn postponing_the_first_timer_makes_the_second_next() {
     let (mut wheel, [first, _]) = with([100, 200]);
     wheel.reset(first, 300);
     assert_eq!(wheel.next_expiration_exact(), Some(200));
@@ -130,7 +130,7 @@ fn an_overdue_timer_keeps_only_its_last_deadline() {
 }
 
 #[test]
-fn a_million_resets_keep_timers_from_firing() {
+fn a_timer_that_is_always_reset_in_time_never_fires() {
     let mut wheel = Wheel::new();
     let keys: Vec<_> = (0..1_000).map(|_| insert(&mut wheel, 30_000)).collect();
     for now in (0..1_000_000).step_by(1_000) {

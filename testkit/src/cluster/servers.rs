@@ -7,22 +7,22 @@ use redis::FromRedisValue;
 use super::SlotMove;
 use crate::Server;
 
-/// A cluster. Drop ends it.
+/// A running cluster, stopped on drop.
 #[derive(Debug)]
 pub struct Cluster {
-    /// The masters, and behind them the replicas.
+    /// The masters, followed by the replicas.
     pub masters: Vec<Server>,
     /// Further arguments of each server.
     options: Vec<String>,
 }
 
 impl Cluster {
-    /// Starts as many masters, and waits until each serves its slots and knows the others.
+    /// Starts this number of masters, and waits until each serves its slots and knows the others.
     pub async fn start(masters: usize) -> Result<Self> {
         Self::start_with(masters, &[]).await
     }
 
-    /// The same with further arguments for each server.
+    /// Like `start`, with further arguments for each server.
     pub async fn start_with(masters: usize, options: &[&str]) -> Result<Self> {
         let mut started = Self {
             masters: Vec::new(),

@@ -1,4 +1,5 @@
-//! A queue whose home is away or came back empty: the other partitions have copies of the map.
+//! A queue whose home is unreachable or came back empty: the other partitions have copies of the
+//! map.
 
 use anyhow::{Context, Result};
 use dueq::{Client, ErrorKind, Queue, QueueLimits};
@@ -7,8 +8,8 @@ use dueq_testkit::cluster::Cluster;
 use crate::faults::signal;
 use crate::support::{HOUR, acking, ids, until};
 
-/// A queue of six partitions on three masters, and its ids by whether their partition is on the
-/// master of the home.
+/// A queue of six partitions on three masters. Its ids are grouped: those on the home's master, and
+/// the others.
 pub(super) struct Partitioned {
     pub(super) cluster: Cluster,
     /// The index of the home's master.
@@ -18,7 +19,8 @@ pub(super) struct Partitioned {
     map: String,
 }
 
-/// A master serves its slots on, although it has not heard of the others for long.
+/// A master with this option keeps serving its slots even if it has not heard of the others for
+/// long.
 const ALONE: [&str; 2] = ["--cluster-node-timeout", "60000"];
 
 impl Partitioned {
@@ -60,7 +62,7 @@ impl Partitioned {
         Ok(of)
     }
 
-    /// A client that knows nothing yet, and enters by another master than the home's.
+    /// A client that knows nothing yet. It enters the cluster by a master other than the home's.
     pub(super) async fn fresh(&self) -> Result<Client> {
         let other = (self.home + 1) % 3;
         Ok(Client::connect(&self.cluster.masters[other].url()).await?)
@@ -70,13 +72,13 @@ impl Partitioned {
         Ok(self.fresh().await?.queue("orders")?)
     }
 
-    /// The same by the home's master.
+    /// The queue of a client that enters the cluster by the home's master.
     async fn queue_by_home(&self) -> Result<Queue> {
         let client = Client::connect(&self.cluster.masters[self.home].url()).await?;
         Ok(client.queue("orders")?)
     }
 
-    /// The other masters.
+    /// The two masters that do not have the home.
     fn others(&self) -> [usize; 2] {
         [(self.home + 1) % 3, (self.home + 2) % 3]
     }
@@ -93,7 +95,7 @@ impl Partitioned {
         Ok(())
     }
 
-    /// The home's map.
+    /// The map that the home stores.
     async fn map(&self) -> Result<Option<String>> {
         let words = ["HGET", "dueq:{orders}:meta", "map"];
         self.cluster.command(self.home, &words).await
@@ -105,7 +107,7 @@ impl Partitioned {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn new_workers_serve_the_other_partitions_without_home() -> Result<()> {
+async fn new_workers_serve_other_partitions_without_the_home() -> Result<()> {
     let mut of = Partitioned::start().await?;
     of.push(&of.intact).await?;
     of.cluster.masters[of.home].kill()?;
@@ -124,7 +126,7 @@ async fn new_workers_serve_the_other_partitions_without_home() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_producer_reaches_the_others_without_home() -> Result<()> {
+async fn a_new_producer_reaches_other_partitions_without_the_home() -> Result<()> {
     let mut of = Partitioned::start().await?;
     of.cluster.masters[of.home].kill()?;
     let queue = of.fresh_queue().await?;
@@ -137,7 +139,7 @@ async fn a_new_producer_reaches_the_others_without_home() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_gives_an_emptied_home_its_map_back() -> Result<()> {
+async fn a_worker_restores_the_map_of_an_emptied_home() -> Result<()> {
     for by_pattern in [false, true] {
         let of = Partitioned::start().await?;
         of.push(&of.intact).await?;
@@ -166,7 +168,7 @@ async fn a_worker_gives_an_emptied_home_its_map_back() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_push_gives_an_emptied_home_its_map_back() -> Result<()> {
+async fn a_push_restores_the_map_of_an_emptied_home() -> Result<()> {
     let of = Partitioned::start().await?;
     of.push(&of.intact).await?;
     of.empty_home().await?;
@@ -180,9 +182,9 @@ async fn a_push_gives_an_emptied_home_its_map_back() -> Result<()> {
     Ok(())
 }
 
-/// As a client in another language does, which knows no map.
+/// The push comes from a client in another language that knows no map.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_finds_the_map_that_a_pushed_home_lost() -> Result<()> {
+async fn a_worker_finds_the_map_after_a_push_without_one() -> Result<()> {
     let of = Partitioned::start().await?;
     of.push(&of.intact).await?;
     of.empty_home().await?;
@@ -201,7 +203,7 @@ async fn a_worker_finds_the_map_that_a_pushed_home_lost() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_doctor_names_partitions_whose_home_is_empty() -> Result<()> {
+async fn doctor_names_partitions_whose_home_is_empty() -> Result<()> {
     let of = Partitioned::start().await?;
     of.push(&of.intact).await?;
     of.empty_home().await?;
@@ -228,7 +230,7 @@ async fn the_doctor_names_partitions_whose_home_is_empty() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_number_is_refused_while_partitions_are_left() -> Result<()> {
+async fn repartition_is_refused_while_old_partitions_are_left() -> Result<()> {
     let of = Partitioned::start().await?;
     of.push(&of.intact).await?;
     of.empty_home().await?;
@@ -243,7 +245,7 @@ async fn another_number_is_refused_while_partitions_are_left() -> Result<()> {
     Ok(())
 }
 
-/// The silent master may have the newest map, and an older copy is no news.
+/// Nobody may use an older copy of the map while a master is silent that may have a newer one.
 async fn keeps_its_map(has_old_copy: bool) -> Result<()> {
     let of = Partitioned::start_with(&ALONE).await?;
     let (queue, [first, second]) = (of.queue_by_home().await?, of.others());
@@ -290,7 +292,7 @@ async fn a_client_takes_no_older_map_while_a_master_is_silent() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_finds_the_map_when_its_copies_return() -> Result<()> {
+async fn a_worker_finds_the_map_when_its_copies_are_back() -> Result<()> {
     let mut of = Partitioned::start_with(&ALONE).await?;
     of.push(&of.intact).await?;
     of.empty_home().await?;
@@ -300,7 +302,7 @@ async fn a_worker_finds_the_map_when_its_copies_return() -> Result<()> {
     }
     let queue = of.queue_by_home().await?;
     let (worker, mut seen) = acking(queue.worker());
-    // It has looked for the map when this returns.
+    // The client has looked for the map when this call returns.
     assert!(queue.get(&of.intact[0]).await?.is_none());
     for other in of.others() {
         of.cluster.masters[other].restart()?;
@@ -312,9 +314,9 @@ async fn a_worker_finds_the_map_when_its_copies_return() -> Result<()> {
     worker.stop().await
 }
 
-/// The first other partition is on a silent master.
+/// The first of the other partitions is on a silent master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_emptied_home_gets_its_limits_from_who_answers() -> Result<()> {
+async fn an_emptied_home_gets_its_limits_from_a_live_partition() -> Result<()> {
     let of = Partitioned::start_with(&ALONE).await?;
     let queue = of.queue_by_home().await?;
     queue.configure(QueueLimits::new().max_attempts(7)).await?;

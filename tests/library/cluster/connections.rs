@@ -1,4 +1,4 @@
-//! How many connections and questions a cluster gets.
+//! How many connections the servers of a cluster get, and how often they are asked for its slots.
 
 use anyhow::Result;
 use dueq::{Client, Delivery, ErrorKind};
@@ -7,12 +7,12 @@ use dueq_testkit::cluster::Cluster;
 
 use crate::support::{HOUR, acking, until, within};
 
-/// As many queues as one pop may cover on a single server, and some more.
+/// More queues than one blocking pop may cover on a single server.
 const QUEUES: usize = 80;
 
 async fn ack(_: Delivery) {}
 
-/// How many clients of the masters have sent a blocking pop last.
+/// How many connections to the masters have sent a blocking pop as their last command.
 async fn pops(cluster: &Cluster) -> Result<usize> {
     let mut pops = 0;
     for master in 0..cluster.masters.len() {
@@ -23,7 +23,7 @@ async fn pops(cluster: &Cluster) -> Result<usize> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn quiet_queues_of_a_pattern_keep_no_pop_connections() -> Result<()> {
+async fn parked_queues_of_a_pattern_have_no_pop_connections() -> Result<()> {
     let cluster = Cluster::start(3).await?;
     let client = Client::connect(&cluster.url()).await?;
     for number in 0..QUEUES {
@@ -42,7 +42,7 @@ async fn quiet_queues_of_a_pattern_keep_no_pop_connections() -> Result<()> {
     Ok(())
 }
 
-/// How often these servers were asked for the slots.
+/// How often these servers were asked for the slots of the cluster.
 async fn questions(ports: &[u16]) -> Result<u64> {
     let mut asked = 0;
     for port in ports {
@@ -55,7 +55,7 @@ async fn questions(ports: &[u16]) -> Result<u64> {
     Ok(asked)
 }
 
-/// How often they are asked within 6 s. A client asks every 5 s.
+/// How often these servers are asked for the slots within 6 s. A client asks every 5 s.
 async fn questions_in_6_s(ports: &[u16]) -> Result<u64> {
     let before = questions(ports).await?;
     tokio::time::sleep(std::time::Duration::from_secs(6)).await;
@@ -63,7 +63,7 @@ async fn questions_in_6_s(ports: &[u16]) -> Result<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slots_are_asked_for_as_rarely_after_a_failover() -> Result<()> {
+async fn clients_ask_for_slots_as_rarely_after_a_failover() -> Result<()> {
     let mut cluster = Cluster::start(3).await?;
     let (_, master) = cluster.place("orders").await?;
     cluster.add_replica(master).await?;
@@ -87,10 +87,10 @@ async fn slots_are_asked_for_as_rarely_after_a_failover() -> Result<()> {
 }
 
 #[tokio::test]
-async fn url_of_one_reachable_server_finds_all_masters() -> Result<()> {
+async fn one_reachable_server_in_the_url_leads_to_all_masters() -> Result<()> {
     let mut cluster = Cluster::start(3).await?;
     let ports: Vec<_> = cluster.masters.iter().map(Server::port).collect();
-    // A port on which nothing listens, and one node.
+    // Nothing listens on the first port; the second is that of a server in the cluster.
     let url = format!("redis+cluster://127.0.0.1:1,127.0.0.1:{}", ports[2]);
     let client = Client::connect(&url).await?;
     for number in 0..6 {

@@ -13,14 +13,14 @@ async fn connected() -> Result<(Cluster, Client)> {
     Ok((cluster, client))
 }
 
-/// The findings with this code.
+/// The findings of the checkup with this code.
 fn found<'a>(checkup: &'a Checkup, code: &str) -> Vec<&'a Finding> {
     let all = checkup.findings.iter();
     all.filter(|finding| finding.code == code).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn settings_and_libraries_of_masters_are_examined() -> Result<()> {
+async fn doctor_examines_settings_and_libraries_of_all_masters() -> Result<()> {
     let (cluster, client) = connected().await?;
     for master in 0..3 {
         for setting in [
@@ -78,7 +78,7 @@ async fn slot_that_stays_half_moved_is_a_finding() -> Result<()> {
     cluster.begin_move(slot, from, to).await?;
     let checkup = client.examine().await?;
     let open = found(&checkup, "open_slot");
-    // Both masters know it.
+    // Both masters report the slot.
     assert_eq!(open.len(), 2, "{checkup:#?}");
     assert!(
         open.iter()
@@ -100,7 +100,7 @@ async fn uneven_partitions_are_named_with_their_moves() -> Result<()> {
     queue.push("").id("order:42").await?;
     let sound = queue.examine(false).await?;
     assert_eq!(sound.findings, [], "{sound:#?}");
-    // Two partitions of the second master go to the first one.
+    // Two partitions of the second master are moved to the first one.
     let partitions = queue.partitions().await?;
     let second = cluster.masters[1].port();
     let mut moved = Vec::new();
@@ -112,7 +112,7 @@ async fn uneven_partitions_are_named_with_their_moves() -> Result<()> {
         }
     }
     assert_eq!(moved.len(), 2);
-    // A client that begins now knows the masters.
+    // A new client learns the present masters.
     let client = Client::connect(&cluster.url()).await?;
     let checkup = client.queue("orders")?.examine(false).await?;
     let uneven = found(&checkup, "uneven");
@@ -146,7 +146,7 @@ async fn partition_that_lost_its_map_is_found_and_repaired() -> Result<()> {
     let map: String = command(&mut redis, &["HGET", &keys, "map"]).await?;
     assert!(map.contains("|-"), "{map}");
     assert_eq!(setup.queue.examine(false).await?.findings, []);
-    // A map that nobody can read stops the examination of the partitions.
+    // A map that cannot be read ends the examination of the partitions.
     let _: i64 = command(&mut redis, &["HSET", "dueq:{orders}:meta", "map", "x"]).await?;
     let checkup = setup.queue.examine(true).await?;
     assert_eq!(found(&checkup, "map").len(), 1, "{checkup:#?}");

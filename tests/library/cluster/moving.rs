@@ -24,7 +24,7 @@ async fn messages_of_a_moved_queue_are_delivered() -> Result<()> {
     assert_eq!(handled.next().await?, "first");
     let (slot, mut owner) = cluster.place("orders").await?;
     for round in 0..4 {
-        // Due after the move.
+        // These messages are due only after the move.
         let id = format!("later-{round}");
         queue.push("").id(&id).delay(Duration::from_secs(1)).await?;
         cluster.begin_move(slot, owner, 1 - owner).await?;
@@ -40,7 +40,7 @@ async fn messages_of_a_moved_queue_are_delivered() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_move_under_load_loses_and_doubles_nothing() -> Result<()> {
+async fn slot_moves_under_load_lose_and_double_no_message() -> Result<()> {
     let cluster = Cluster::start(2).await?;
     let client = Client::connect(&cluster.url()).await?;
     let queue = client.queue("orders")?;
@@ -76,7 +76,7 @@ async fn a_move_under_load_loses_and_doubles_nothing() -> Result<()> {
 }
 
 #[tokio::test]
-async fn calls_wait_for_the_end_of_a_move() -> Result<()> {
+async fn calls_wait_until_a_slot_has_moved() -> Result<()> {
     let cluster = Cluster::start(2).await?;
     let client = Client::connect(&cluster.url()).await?;
     let queue = client.queue("orders")?;
@@ -92,10 +92,10 @@ async fn calls_wait_for_the_end_of_a_move() -> Result<()> {
     Ok(())
 }
 
-/// All keys have moved, and the slot is not given to the new master yet: it serves calls that were
-/// sent to it by the old one.
+/// All keys have moved, but the new master does not own the slot yet. It serves calls that the old
+/// master redirects to it with ASK.
 #[tokio::test]
-async fn a_new_queue_in_a_slot_that_moves_is_asked_for_there() -> Result<()> {
+async fn a_new_queue_in_a_moving_slot_is_found_by_ask() -> Result<()> {
     let cluster = Cluster::start(2).await?;
     let client = Client::connect(&cluster.url()).await?;
     let queue = client.queue("orders")?;
@@ -118,7 +118,7 @@ async fn a_new_queue_in_a_slot_that_moves_is_asked_for_there() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_call_that_must_not_be_repeated_follows_a_move() -> Result<()> {
+async fn an_unrepeatable_call_follows_a_moved_slot() -> Result<()> {
     let cluster = Cluster::start(2).await?;
     let client = Client::connect(&cluster.url()).await?;
     let queue = client.queue("orders")?;
@@ -134,11 +134,11 @@ async fn a_call_that_must_not_be_repeated_follows_a_move() -> Result<()> {
     Ok(())
 }
 
-/// What happens to the master of the queue.
+/// The fault that hits the master of the queue.
 #[derive(Clone, Copy)]
 enum Fault {
     Killed,
-    /// It keeps its connections and answers nothing.
+    /// The master keeps its connections and answers nothing.
     Frozen,
 }
 
@@ -168,7 +168,7 @@ async fn work_goes_on_after(fault: Fault) -> Result<()> {
     waits.durability(copied).await?;
 
     fault.strike(&mut cluster.masters[master])?;
-    // The id makes a repetition harmless, however long the failover takes.
+    // The id makes a repetition harmless, so this may be repeated until the failover is over.
     let push = async || Ok(queue.push("").id("after").await.is_ok());
     until("a push", push, |pushed| *pushed).await?;
     assert_eq!(handled.next().await?, "after");
@@ -186,11 +186,11 @@ async fn work_goes_on_after(fault: Fault) -> Result<()> {
 }
 
 #[tokio::test]
-async fn work_goes_on_after_a_masters_death() -> Result<()> {
+async fn work_continues_after_the_death_of_a_master() -> Result<()> {
     work_goes_on_after(Fault::Killed).await
 }
 
 #[tokio::test]
-async fn work_goes_on_while_a_master_is_frozen() -> Result<()> {
+async fn work_continues_while_a_master_is_frozen() -> Result<()> {
     work_goes_on_after(Fault::Frozen).await
 }

@@ -25,7 +25,7 @@ async fn partitioned(masters: usize, partitions: usize) -> Result<(Cluster, Queu
 }
 
 #[tokio::test]
-async fn each_master_has_its_share_of_the_partitions() -> Result<()> {
+async fn masters_have_equal_shares_of_the_partitions() -> Result<()> {
     let (_cluster, queue) = partitioned(3, 12).await?;
     let mut of_master = BTreeMap::<String, usize>::new();
     for partition in queue.partitions().await? {
@@ -45,7 +45,7 @@ async fn each_master_has_its_share_of_the_partitions() -> Result<()> {
 }
 
 #[tokio::test]
-async fn calls_on_all_partitions_name_those_that_cannot_be_reached() -> Result<()> {
+async fn calls_on_all_partitions_name_the_unreachable_ones() -> Result<()> {
     let (mut cluster, queue) = partitioned(3, 6).await?;
     let (_, home) = cluster.place("orders").await?;
     let dead = (home + 1) % 3;
@@ -69,7 +69,7 @@ async fn calls_on_all_partitions_name_those_that_cannot_be_reached() -> Result<(
     let error = queue.stats().await.expect_err("a dead master");
     assert!(error.to_string().contains("2 of 6"), "{error}");
 
-    // The other partitions serve.
+    // The other partitions still serve.
     for id in ids(60) {
         let keys = queue.keys_of(&id).await?;
         let of_lost = |tag: &str| keys[0].starts_with(&format!("dueq:{{orders/{tag}}}"));
@@ -81,7 +81,7 @@ async fn calls_on_all_partitions_name_those_that_cannot_be_reached() -> Result<(
 }
 
 #[tokio::test]
-async fn ids_are_found_while_their_partition_moves() -> Result<()> {
+async fn ids_are_found_while_the_slot_of_a_partition_moves() -> Result<()> {
     let (cluster, queue) = partitioned(2, 4).await?;
     let partition = queue.partitions().await?.remove(1);
     let owner = |index: usize| cluster.masters[index].port().to_string();
@@ -112,9 +112,9 @@ async fn ids_are_found_while_their_partition_moves() -> Result<()> {
     Ok(())
 }
 
-/// Reads do not wait for the frozen master as calls do, and say what they lack.
+/// Unlike other calls, these reads do not wait for the frozen master. They report what they lack.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reads_answer_with_the_partitions_that_they_reach() -> Result<()> {
+async fn partial_reads_return_the_partitions_that_reply() -> Result<()> {
     let of = Partitioned::start().await?;
     of.push(&of.lost).await?;
     of.push(&of.intact).await?;
@@ -135,7 +135,7 @@ async fn reads_answer_with_the_partitions_that_they_reach() -> Result<()> {
             queue.nodes_reached(),
             queue.dues_reached(&[])
         )?;
-        // A call is repeated for 10 s.
+        // A call would be repeated for 10 s.
         assert!(
             start.elapsed() < Duration::from_secs(9),
             "{:?}",
@@ -149,7 +149,8 @@ async fn reads_answer_with_the_partitions_that_they_reach() -> Result<()> {
         let checkup = queue.examine(false).await?;
         assert_eq!(checkup.findings[0].code, "unread", "{checkup:?}");
     }
-    // A master that was silent a moment ago is not waited for again: three reads would take 6 s.
+    // A master that has just been silent is not waited for again; otherwise three reads would take
+    // 6 s.
     let queue = of.fresh_queue().await?;
     let _ = queue.stats_reached().await?;
     let start = Instant::now();
@@ -181,9 +182,9 @@ async fn reads_answer_with_the_partitions_that_they_reach() -> Result<()> {
     signal("-CONT", frozen.pid())
 }
 
-/// The majority of the masters is dead, and the last one is configured to answer reads all the same.
+/// Most masters are dead, and the last one is configured to answer reads all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reads_answer_while_the_cluster_is_down() -> Result<()> {
+async fn partial_reads_answer_while_the_cluster_is_down() -> Result<()> {
     let arguments = [
         "--cluster-require-full-coverage",
         "no",
@@ -208,12 +209,12 @@ async fn reads_answer_while_the_cluster_is_down() -> Result<()> {
             break;
         }
     }
-    // Both that start now, and those that know the cluster.
+    // Both a client that starts now and one that already knows the cluster can read.
     for client in [Client::connect(&alone.url()).await?, client] {
         let queue = client.queue("orders")?;
         let start = Instant::now();
         assert_eq!(queue.stats_reached().await?.value.scheduled, 1);
-        // A call is repeated for 10 s.
+        // A call would be repeated for 10 s.
         assert!(start.elapsed() < Duration::from_secs(9));
         let refused = queue.push("").await.expect_err("the cluster is down");
         assert!(refused.to_string().contains("no majority"), "{refused}");

@@ -10,7 +10,7 @@ use dueq_testkit::cluster::Cluster;
 
 use crate::support::{HOUR, LIMIT, messages, push_all, seen, stats_until, until};
 
-/// Names of queues, of which each master has some.
+/// Names of queues, chosen so that each master has some.
 fn names() -> Vec<String> {
     (0..12).map(|number| format!("mail-{number}")).collect()
 }
@@ -68,7 +68,7 @@ async fn a_pattern_finds_queues_on_every_master() -> Result<()> {
     let worker = worker.spawn()?;
     let found: BTreeSet<_> = handled.take(12).await?.into_iter().collect();
     assert_eq!(found, names().into_iter().collect());
-    // Notices and wake-ups reach the node from each master, too.
+    // Notices and wake-ups reach the node from every master.
     for name in names() {
         let queue = client.queue(&name)?;
         queue
@@ -111,7 +111,7 @@ async fn every_call_finds_the_master_of_its_queue() -> Result<()> {
 }
 
 #[tokio::test]
-async fn waits_for_replicas_are_at_the_master_of_the_queue() -> Result<()> {
+async fn wait_for_replicas_happens_at_the_master_of_the_queue() -> Result<()> {
     let cluster = Cluster::start(3).await?;
     let client = Client::connect(&cluster.url()).await?;
     let none = Durability::Replicated {
@@ -135,7 +135,7 @@ async fn waits_for_replicas_are_at_the_master_of_the_queue() -> Result<()> {
     Ok(())
 }
 
-/// Makes a user on every master; returns the URL with it.
+/// Creates a user on every master. Returns the URL with that user.
 async fn user(cluster: &Cluster, name: &str, rules: &[&str]) -> Result<String> {
     let words = [&["ACL", "SETUSER", name, "reset", "on", ">secret"], rules].concat();
     for master in 0..cluster.masters.len() {
@@ -146,7 +146,7 @@ async fn user(cluster: &Cluster, name: &str, rules: &[&str]) -> Result<String> {
 }
 
 #[tokio::test]
-async fn each_role_follows_its_queue_through_a_cluster() -> Result<()> {
+async fn each_role_has_the_rights_to_follow_moved_slots() -> Result<()> {
     let cluster = Cluster::start(2).await?;
     let mut clients = Vec::new();
     for (name, role) in [
@@ -154,7 +154,7 @@ async fn each_role_follows_its_queue_through_a_cluster() -> Result<()> {
         ("consumer", AclRole::Consumer),
     ] {
         let rules = acl_rules("orders", role)?;
-        // Without their `reset`, which would remove the password.
+        // The rule `reset` is skipped, because it would remove the password.
         let rules: Vec<&str> = rules.iter().skip(1).map(String::as_str).collect();
         clients.push(Client::connect(&user(&cluster, name, &rules).await?).await?);
     }
@@ -186,7 +186,7 @@ async fn each_role_follows_its_queue_through_a_cluster() -> Result<()> {
 }
 
 #[tokio::test]
-async fn operator_may_look_for_slots_that_are_stuck() -> Result<()> {
+async fn operator_has_the_right_to_look_for_stuck_slots() -> Result<()> {
     let cluster = Cluster::start(2).await?;
     let rules = acl_rules("orders", AclRole::Operator)?;
     let rules: Vec<&str> = rules.iter().skip(1).map(String::as_str).collect();
@@ -203,7 +203,7 @@ async fn operator_may_look_for_slots_that_are_stuck() -> Result<()> {
 }
 
 #[tokio::test]
-async fn without_the_rights_to_a_cluster_the_error_names_them() -> Result<()> {
+async fn error_names_the_missing_rights_to_a_cluster() -> Result<()> {
     let cluster = Cluster::start(2).await?;
     let url = user(&cluster, "limited", &["~*", "&*", "+@all", "-cluster"]).await?;
     let error = Client::connect(&url).await.expect_err("it may not ask");

@@ -1,7 +1,7 @@
-//! A server or network that stands still for some seconds, while messages become due.
+//! Blips: a server or network stands still for some seconds while messages become due.
 //!
-//! Each blip loses the replies of claims. The leases are so long that a message whose claim was lost
-//! is not delivered within the test, unless the worker finds it by the claim's token.
+//! Each blip loses replies to claims. The leases outlast the test, so a message of a lost claim is
+//! delivered only if the worker finds it by the claim's token.
 //!
 //! `DUEQ_BLIPS=1,3,6 cargo test -p dueq --test library blip -- --nocapture` makes blips of these
 //! seconds with 3,000 messages each, and prints how late they were after the blip.
@@ -22,11 +22,12 @@ use crate::support::{
 enum Blip {
     /// The process of the server stands still.
     Frozen,
-    /// Calls arrive, and no replies come. Connections that missed a reply stay silent for ever.
+    /// Calls arrive at the server, but no replies come back. Connections that missed a reply stay
+    /// silent for ever.
     Mute,
-    /// Nothing arrives. The connections of that time stay silent for ever.
+    /// No bytes arrive in either direction. The connections of that time stay silent for ever.
     Silent,
-    /// All connections are closed, and new ones, too.
+    /// All connections are closed, and new ones are closed at once.
     Cut,
 }
 
@@ -57,7 +58,7 @@ fn unix_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Messages become due from 1 s before the blip until 1 s after it.
+/// Delivers messages that become due from 1 s before the blip until 1 s after it.
 async fn deliver_through(blip: Blip, lasts: Duration, count: usize) -> Result<()> {
     let setup = setup().await?;
     let proxy = Proxy::start(setup.server.port()).await?;
@@ -142,7 +143,7 @@ async fn blip_that_closes_connections_loses_no_grant() -> Result<()> {
     deliver_through_each(Blip::Cut).await
 }
 
-/// Workers and producers open a few connections while a server stands still.
+/// Workers and producers open only a few connections while a server stands still.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn frozen_server_gets_few_connections() -> Result<()> {
     let setup = setup().await?;
@@ -170,14 +171,15 @@ async fn frozen_server_gets_few_connections() -> Result<()> {
         within("a push", push).await???;
     }
     handled.take(20).await?;
-    // Two a second for the client, and as many for the node; some for their calls afterwards.
+    // Two per second for the client, two per second for the node, and some for their calls
+    // afterwards.
     let opened = connections().await? - before;
     let most = 4 * stopped.elapsed().as_secs() + 13;
     assert!(opened <= most, "{opened} connections, not {most}");
     worker.stop().await
 }
 
-/// Firewalls forget connections that are idle for some minutes, without a word to either side.
+/// Firewalls drop connections that are idle for some minutes, and tell neither side.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn first_call_on_a_forgotten_connection_is_fast() -> Result<()> {
     let setup = setup().await?;
@@ -195,13 +197,13 @@ async fn first_call_on_a_forgotten_connection_is_fast() -> Result<()> {
         println!("the first calls took {took:?}");
         fastest = fastest.min(took);
     }
-    // A call that is not repeated before its time limit takes 5 s, each time.
+    // A call that waits for its time limit before a repetition would take 5 s.
     assert!(fastest < Duration::from_secs(5), "{fastest:?}");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn worker_whose_connections_were_forgotten_is_soon_back() -> Result<()> {
+async fn worker_recovers_soon_from_silently_dropped_connections() -> Result<()> {
     let setup = setup().await?;
     let proxy = Proxy::start(setup.server.port()).await?;
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;

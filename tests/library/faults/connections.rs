@@ -166,7 +166,7 @@ async fn full_client_table_is_reported_and_waited_for() -> Result<()> {
         let queue = setup.queue.clone();
         async move { queue.push("").id("id").await }
     });
-    // The server has refused it at least once.
+    // The server has refused the client at least once.
     crate::support::until(
         "a refusal",
         async || command::<String>(&mut redis.clone(), &["INFO", "stats"]).await,

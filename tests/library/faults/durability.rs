@@ -11,7 +11,8 @@ use redis::Value;
 use crate::faults::restarts::signal;
 use crate::support::{HOUR, LIMIT, Setup, messages, setup_with, until, within};
 
-/// Longer than a healthy replica needs, short enough to wait for a frozen one.
+/// A timeout of waits: longer than a healthy replica needs, and short enough to let it pass while a
+/// replica is frozen.
 const SHORT: Duration = Duration::from_millis(50);
 
 fn replicated(replicas: u32, timeout: Duration) -> Durability {

@@ -1,4 +1,4 @@
-//! A store is emptied, or another program has taken its keys.
+//! A store that was emptied, or whose keys another program has taken.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn work_continues_in_a_new_queue_after_a_flush() -> Result<()> {
         setup.command::<()>(&["FLUSHALL"]).await?;
         assert_eq!(queue.get("lost").await?, None);
     }
-    // The worker joins the new queue: it beats there.
+    // The worker joins the new queue: it sends a beat there.
     queue.push("").id("last").await?;
     assert_eq!(seen.next().await?, "last");
     stats_until(queue, "a live worker", |stats| stats.nodes == 1).await?;
@@ -36,7 +36,7 @@ async fn work_continues_in_a_new_queue_after_a_flush() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_delivery_of_an_emptied_store_is_gone() -> Result<()> {
+async fn settling_a_delivery_of_an_emptied_store_returns_gone() -> Result<()> {
     let setup = setup().await?;
     let delivery = push_and_claim(&setup.queue, Message::new("").id("id")).await?;
     setup.command::<()>(&["FLUSHALL"]).await?;
@@ -49,7 +49,7 @@ async fn a_delivery_of_an_emptied_store_is_gone() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_with_a_key_of_another_type_fails_alone_and_unharmed() -> Result<()> {
+async fn a_queue_with_a_foreign_key_fails_alone_and_is_unchanged() -> Result<()> {
     let setup = setup().await?;
     setup
         .command::<()>(&["SET", "dueq:{orders}:messages", "value of another program"])
@@ -78,7 +78,7 @@ async fn a_queue_with_a_key_of_another_type_fails_alone_and_unharmed() -> Result
 }
 
 #[tokio::test]
-async fn a_newer_layout_is_refused_and_left_alone() -> Result<()> {
+async fn a_queue_of_a_newer_layout_is_refused_and_unchanged() -> Result<()> {
     let setup = setup().await?;
     setup.queue.push("").due(HOUR).await?;
     setup
@@ -155,7 +155,7 @@ async fn full_server_rejects_pushes_until_it_is_drained() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_server_that_evicts_is_refused_with_the_setting_to_change() -> Result<()> {
+async fn a_server_that_evicts_is_refused_naming_the_setting() -> Result<()> {
     for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random"] {
         let server = Server::start(&["--maxmemory-policy", policy])?;
         let error = Client::connect(&server.url()).await.expect_err("it evicts");

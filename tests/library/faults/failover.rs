@@ -64,7 +64,7 @@ async fn new_master_that_evicts_is_rejected_until_reconfigured() -> Result<()> {
     Ok(())
 }
 
-/// The old master is alive and rejects writes.
+/// The old master stays alive and rejects writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work_continues_when_an_operator_changes_the_master() -> Result<()> {
     let servers = start(1).await?;
@@ -236,7 +236,7 @@ async fn a_replaced_master_that_wakes_confirms_nothing() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unknown_service_and_unreachable_sentinels() -> Result<()> {
+async fn errors_name_an_unknown_service_and_silent_sentinels() -> Result<()> {
     let servers = start(1).await?;
     let url = servers.url();
     let error = Client::connect(&url.replace("/orders", "/unknown"))

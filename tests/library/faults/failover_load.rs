@@ -115,7 +115,8 @@ async fn fail_over(
         .collect();
     let promotion = || {
         for (_, server) in &others {
-            // Sentinels end the connections of a server whose role they change: then look again.
+            // Sentinels close the connections of a server whose role they change. In that case look
+            // again.
             if is_master(server.port()).unwrap_or(false) {
                 return Ok(true);
             }
@@ -150,7 +151,7 @@ async fn fail_over(
 /// `DUEQ_FAILOVERS` sets the number of failovers (default 1). With `DUEQ_FAILOVER_MEMORY`, pushes wait
 /// for no replica, and the test only reports lost messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn failovers_lose_nothing_that_all_replicas_had() -> Result<()> {
+async fn failovers_lose_no_message_that_all_replicas_had() -> Result<()> {
     let count: usize = std::env::var("DUEQ_FAILOVERS")
         .ok()
         .map_or(Ok(1), |count| count.parse())?;

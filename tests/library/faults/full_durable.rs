@@ -257,7 +257,7 @@ fn expect_unconfirmed<T: Debug>(result: Result<T, Error>, id: &str) -> Result<St
 /// The repetition writes nothing, yet WAIT must cover the first call, which used another
 /// connection.
 #[tokio::test]
-async fn a_repetition_on_a_full_server_waits_for_the_first() -> Result<()> {
+async fn a_repetition_on_a_full_server_waits_for_replicas_too() -> Result<()> {
     let bench = bench().await?;
     let direct = &bench.setup.queue;
     direct.push_message(message("id")).await?;
@@ -287,7 +287,7 @@ async fn a_repetition_on_a_full_server_waits_for_the_first() -> Result<()> {
 
 /// The wait does not recreate a queue that was deleted before it.
 #[tokio::test]
-async fn a_wait_leaves_a_deleted_queue_alone() -> Result<()> {
+async fn wait_for_replicas_does_not_recreate_a_deleted_queue() -> Result<()> {
     let bench = bench().await?;
     bench.setup.queue.push_message(message("id")).await?;
     let queue = bench.proxied.clone().durability(Durability::Replicated {

@@ -14,7 +14,7 @@ use crate::support::{
 
 const HELD: &str = include_str!("../../../lua/dist/held.lua");
 
-/// Loses the reply to the next claim. Returns when a message was granted without one.
+/// Loses the reply to the next claim. Returns when that claim has granted a message.
 async fn lose_a_grant(setup: &Setup, proxy: &Proxy, id: &str) -> Result<()> {
     let cuts = proxy.cuts();
     proxy.cut_reply_of(CLAIM);
@@ -32,7 +32,7 @@ async fn worker_finds_the_grant_of_a_lost_reply() -> Result<()> {
     setup.command::<String>(&["SCRIPT", "LOAD", HELD]).await?;
     for (number, id) in ids(10).into_iter().enumerate() {
         if number % 2 == 1 {
-            proxy.cut_reply_of(HELD); // lost twice in a row
+            proxy.cut_reply_of(HELD); // the look-up also loses a reply
         }
         lose_a_grant(&setup, &proxy, &id).await?;
         assert_eq!(attempts.next().await?, (id, 1));
@@ -41,13 +41,13 @@ async fn worker_finds_the_grant_of_a_lost_reply() -> Result<()> {
     worker.stop().await
 }
 
-/// Much of the lease is over when Redis is back: the node extends it before the handler starts.
+/// Much of the lease is over when Redis is back, so the node extends it before the handler starts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn found_grant_is_extended_before_its_handler_starts() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     let lease = Duration::from_secs(12);
     let (worker, mut held) = crate::support::holding(queue.worker().lease(lease));
-    // The claims have a connection.
+    // After this message the connection for claims is open.
     setup.queue.push("").id("first").await?;
     assert_eq!(
         held.next().await?.ack().await?,
@@ -83,7 +83,7 @@ async fn stopping_worker_releases_the_grant_of_a_lost_reply() -> Result<()> {
     worker.stop().await?;
     let stored = setup.queue.get("id").await?;
     let Some(stored) = stored else {
-        // The worker found it before the stop.
+        // The worker found the message before the stop.
         assert_eq!(handled.next().await?, "id");
         return Ok(());
     };
@@ -94,9 +94,10 @@ async fn stopping_worker_releases_the_grant_of_a_lost_reply() -> Result<()> {
     Ok(())
 }
 
-/// The claim arrives after the node has looked for its grant, beside the repeated one.
+/// The lost claim reaches Redis only after the node has looked for its grant, together with the
+/// repeated one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn claim_that_is_executed_late_grants_nothing_twice() -> Result<()> {
+async fn claim_that_redis_executes_late_grants_no_message_twice() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     let (worker, mut handled) = acking(queue.worker().lease(LONG));
     for round in 0..5 {
@@ -110,7 +111,7 @@ async fn claim_that_is_executed_late_grants_nothing_twice() -> Result<()> {
         let stalls = proxy.stalls();
         proxy.stall_calls_of(CLAIM);
         setup.queue.push("").id(format!("{round}")).await?;
-        // The first was given up; the second has the same token.
+        // The first claim was given up; the second has the same token.
         until(
             "two claims",
             async || Ok(proxy.stalls()),
@@ -146,9 +147,9 @@ async fn pull_gets_the_grant_of_a_lost_reply() -> Result<()> {
     Ok(puller.shutdown().await?)
 }
 
-/// No pull can take it: another consumer gets it at once.
+/// No pull waits that could take the message, so another consumer gets it at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn grant_of_a_lost_reply_is_released_if_nobody_waits() -> Result<()> {
+async fn grant_of_a_lost_reply_is_released_if_no_pull_waits() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     let puller = queue.puller();
     setup.queue.push("").id("first").await?;

@@ -1,4 +1,4 @@
-//! Lost replies to pushes with a window, to pushes for after a delivery, and to acks with follow-ups.
+//! Lost replies to pushes with a window, to pushes of next messages, and to acks with follow-ups.
 
 use anyhow::{Result, ensure};
 use dueq::outcomes::{AckPushOutcome, CancelOutcome, PushOutcome, SettleOutcome};
@@ -32,7 +32,7 @@ async fn ack_push_with_a_lost_reply_acts_once() -> Result<()> {
 }
 
 #[tokio::test]
-async fn push_for_after_a_delivery_is_repeated() -> Result<()> {
+async fn push_of_a_next_message_is_repeated_after_a_lost_reply() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     setup.queue.configure(QueueLimits::new().layout3()).await?;
     let next = |payload: &str| {
@@ -92,7 +92,7 @@ fn rounds() -> u64 {
 }
 
 #[tokio::test]
-async fn every_push_after_an_end_is_a_new_message() -> Result<()> {
+async fn every_push_after_the_end_of_a_message_is_a_new_message() -> Result<()> {
     for end in ["cancel", "purge", "ack"] {
         let setup = setup().await?;
         let queue = &setup.queue;

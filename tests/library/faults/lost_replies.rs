@@ -52,7 +52,8 @@ async fn cancel_with_a_lost_reply_still_reports_cancelled() -> Result<()> {
     Ok(())
 }
 
-/// Another client pushes the id again before the repetition arrives. That is another message.
+/// Another client pushes the id again before the repetition arrives. The repetition must not cancel
+/// that message.
 #[tokio::test]
 async fn repeated_cancel_spares_a_message_pushed_in_between() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
@@ -191,7 +192,8 @@ async fn read_with_a_lost_reply_was_not_applied() -> Result<()> {
     Ok(())
 }
 
-/// The messages of the lost reply return when their lease runs out. The call claims others.
+/// The messages of the lost reply return when their lease expires. The repeated call claims other
+/// messages.
 #[tokio::test]
 async fn claim_with_a_lost_reply_is_repeated() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
@@ -217,8 +219,8 @@ async fn claim_with_a_lost_reply_is_repeated() -> Result<()> {
     Ok(())
 }
 
-/// An upsert is never repeated after a lost reply, a push is. They are in different calls: an upsert
-/// beside a push must not make the push's outcome unknown.
+/// An upsert is never repeated after a lost reply, a push is. The two are sent in different calls,
+/// so that an upsert does not make a push's outcome unknown.
 #[tokio::test]
 async fn push_beside_an_upsert_is_repeated_after_a_lost_reply() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
@@ -233,7 +235,7 @@ async fn push_beside_an_upsert_is_repeated_after_a_lost_reply() -> Result<()> {
     );
     assert_eq!(pushed?, PushOutcome::Exists(MessageState::Scheduled));
     assert_eq!(proxy.cuts(), 1);
-    // The connection that was cut carried the upsert, too, or the upsert came later.
+    // The upsert was on the connection that was cut, or it came later.
     if let Err(error) = upserted {
         assert_eq!(error.was_applied(), Applied::Unknown);
     }
@@ -241,7 +243,7 @@ async fn push_beside_an_upsert_is_repeated_after_a_lost_reply() -> Result<()> {
     Ok(())
 }
 
-/// The token recognises the claim, so the library finds what the lost reply granted.
+/// The library finds what the lost reply granted by the token of the claim.
 #[tokio::test]
 async fn claim_with_a_token_finds_the_grant_of_a_lost_reply() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;

@@ -12,7 +12,7 @@ use crate::support::{Seen, command, lateness, seen, server_us, setup, until, wit
 /// The fallback interval is 1 s; the rest allows for a slow machine.
 const FALLBACK_LIMIT: Duration = Duration::from_secs(1 + 9);
 
-/// Pushes one message after the other: each becomes the head and would cause a notice.
+/// Pushes one message after another. Each becomes the head and would normally cause a notice.
 async fn fires(queue: &dueq::Queue, seen: &mut Seen<Duration>) -> Result<()> {
     for delay in [0, 20, 150, 300, 1_200, 5, 40] {
         queue.push("").due(Duration::from_millis(delay)).await?;
@@ -101,7 +101,8 @@ async fn forged_notices_change_nothing() -> Result<()> {
     worker.stop().await
 }
 
-/// A message appears without its hints: no notice, no wake-up tokens. The next beat finds it.
+/// A message is written to Redis without a notice and without wake-up tokens. The next beat finds
+/// it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parked_queue_fires_within_its_parking_time_without_hints() -> Result<()> {
     let setup = setup().await?;

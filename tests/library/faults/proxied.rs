@@ -48,9 +48,9 @@ async fn push_with_a_lost_reply_is_repeated_and_stored_once() -> Result<()> {
     Ok(())
 }
 
-/// The server may still execute the first attempt later, when the queue has room again.
+/// The server may still execute the first try later, when the queue has room again.
 #[tokio::test]
-async fn full_after_a_lost_reply_may_have_been_applied() -> Result<()> {
+async fn full_after_a_lost_reply_is_reported_as_unknown() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     setup.queue.push("").id("other").due(HOUR).await?;
     setup
@@ -74,7 +74,8 @@ async fn full_after_a_lost_reply_may_have_been_applied() -> Result<()> {
     Ok(())
 }
 
-/// The message is delivered and acked between the push and its repetition. It must not run twice.
+/// The message is delivered and acked between the push and its repetition, which must not deliver
+/// it again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_push_of_an_acked_message_delivers_nothing() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
@@ -99,7 +100,8 @@ async fn repeated_push_of_an_acked_message_delivers_nothing() -> Result<()> {
     Ok(())
 }
 
-/// The same for a batch: Redis remembers the call.
+/// All messages of a batch are delivered and acked between the push and its repetition, which must
+/// deliver none again: Redis remembers the whole call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_batch_of_acked_messages_delivers_nothing() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
@@ -200,7 +202,7 @@ async fn batch_with_a_lost_reply_answers_each_caller_correctly() -> Result<()> {
     Ok(())
 }
 
-/// Only the error can report an id that the library made.
+/// The library made the id, so only the error can tell it to the caller.
 #[tokio::test]
 async fn error_of_an_unknown_push_names_the_new_message() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Client, Delivery, IntoSettlement, Message, Settlement};
+use dueq::handlers::IntoSettlement;
+use dueq::{Client, Delivery, Message, Settlement};
 use tokio::sync::watch;
 
 use super::proxied::ACK_PUSH;
 use crate::support::proxy::Proxy;
 use crate::support::{LONG, Running, Setup, seen, setup, stats_until, until};
 
-/// How the server refuses the worker's user, and how it stops to.
+/// Pairs of commands: the first makes the server refuse the worker's user, the second ends that.
 const REFUSALS: [[&[&str]; 2]; 2] = [
     [
         &["ACL", "SETUSER", "app", "-@all"],
@@ -33,7 +34,7 @@ async fn with_user() -> Result<(Setup, dueq::Queue)> {
     Ok((setup, queue))
 }
 
-/// Refuses the user. Returns when it has been refused some calls since.
+/// Makes the server refuse the user. Returns when it has refused some calls.
 async fn refuse(setup: &Setup, refusal: &[&str]) -> Result<()> {
     setup.command::<()>(refusal).await?;
     setup
@@ -42,7 +43,7 @@ async fn refuse(setup: &Setup, refusal: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the server has refused calls of this name, or logins.
+/// Waits until the server has refused a call of this script, or a login.
 async fn refused(setup: &Setup, call: &str) -> Result<()> {
     let log = async || setup.command::<redis::Value>(&["ACL", "LOG"]).await;
     let is_refused = |log: &redis::Value| {
@@ -54,7 +55,8 @@ async fn refused(setup: &Setup, call: &str) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settlement_refused_for_a_while_is_repeated() -> Result<()> {
-    // The follow-up stays away: its own handler would be refused another message of its id.
+    // The follow-up is due much later: while the user is refused, its own handler could not push
+    // the same id again.
     let settlements: [fn() -> Settlement; 3] = [
         || Settlement::Ack,
         || Settlement::ack_and(vec![Message::new("").id("next").due(LONG)]),
@@ -82,7 +84,7 @@ async fn settlement_refused_for_a_while_is_repeated() -> Result<()> {
         refuse(&setup, take).await?;
         go.send_replace(true);
         refused(&setup, "evalsha").await?;
-        // Claims are refused, too: the settlement is refused within the pause between its tries.
+        // Claims are refused as well. Within this pause the settlement is refused at least once.
         tokio::time::sleep(Duration::from_secs(1)).await; // the fault's duration
         setup.command::<()>(give).await?;
         let is_settled = |stats: &dueq::QueueStats| stats.acked + stats.died + stats.retried >= 1;
@@ -94,8 +96,8 @@ async fn settlement_refused_for_a_while_is_repeated() -> Result<()> {
     Ok(())
 }
 
-/// Between the refusal and the call that follows it the rights return: nothing says that the
-/// follow-up was the reason.
+/// The rights return between the refused ack and the next call of the worker, so that nothing shows
+/// whether the follow-up was the reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn follow_ups_refused_with_everything_else_charge_no_failure() -> Result<()> {
     let (setup, _) = with_user().await?;
@@ -153,7 +155,7 @@ async fn extension_refused_for_a_while_is_repeated() -> Result<()> {
     };
     let first_ms = delivery.deadline_ms();
     let extended_ms = until("an extension", leased_until, |ms| *ms > first_ms).await?;
-    // Without a repetition, the next extension begins after two thirds of the lease.
+    // Without a repetition, the next extension would begin only after two thirds of the lease.
     let later_ms = extended_ms - first_ms;
     let half_ms = u64::try_from((lease / 2).as_millis())?;
     assert!(later_ms < half_ms, "extended {later_ms} ms after the claim");

@@ -96,7 +96,7 @@ async fn with_certificates(folder: &std::path::Path) -> Result<()> {
     let mut certificate = CertificateParams::new([])?;
     certificate
         .distinguished_name
-        .push(DnType::CommonName, "worker"); // otherwise OpenSSL takes it for the issuer
+        .push(DnType::CommonName, "worker"); // OpenSSL must not take it for the issuer
     let certificate = certificate.signed_by(&key, &issuer)?.pem();
     let trusting = ClientOptions::new().ca_certificates(fs::read(path("ca"))?);
     let error = Client::connect_with(&url, &trusting)
@@ -131,7 +131,7 @@ async fn works(url: &str, options: &ClientOptions) -> Result<()> {
     worker.stop().await
 }
 
-/// A producer and a worker go on while the password of their user on all these servers changes.
+/// A producer and a worker continue while the password of their user changes on all these servers.
 async fn go_on(url: &str, servers: &[Server]) -> Result<()> {
     let all = |words: &[&str]| {
         servers.iter().try_for_each(|server| {
@@ -172,19 +172,19 @@ async fn go_on(url: &str, servers: &[Server]) -> Result<()> {
 }
 
 #[tokio::test]
-async fn cluster_connections_take_a_renewed_password() -> Result<()> {
+async fn cluster_connections_use_a_renewed_password() -> Result<()> {
     let cluster = Cluster::start(3).await?;
     go_on(&cluster.url(), &cluster.masters).await
 }
 
 #[tokio::test]
-async fn sentinel_connections_take_a_renewed_password() -> Result<()> {
+async fn sentinel_connections_use_a_renewed_password() -> Result<()> {
     let failover = Failover::start(1, &[])?;
     go_on(&failover.url(), &failover.servers).await
 }
 
 #[tokio::test]
-async fn password_of_url_and_options_are_not_both_taken() -> Result<()> {
+async fn password_in_both_url_and_options_is_refused() -> Result<()> {
     let options = ClientOptions::new().password_from(|| Err("the vault is sealed".to_owned()));
     for (url, why) in [
         (

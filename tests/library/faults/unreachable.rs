@@ -181,9 +181,10 @@ async fn server_that_accepts_but_never_answers_times_out() -> Result<()> {
     Ok(())
 }
 
-/// The server falls silent. Every call ends with an error that reports an unknown outcome.
+/// The server falls silent during each call. Every call ends with an error whose outcome is
+/// unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_the_server_falls_silent_every_call_ends() -> Result<()> {
+async fn every_call_ends_after_the_server_falls_silent() -> Result<()> {
     let setup = setup().await?;
     let proxy = Proxy::start(setup.server.port()).await?;
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
@@ -240,9 +241,9 @@ async fn when_the_server_falls_silent_every_call_ends() -> Result<()> {
     Ok(())
 }
 
-/// Queued callers wait one time limit in total, not one for each batch before theirs.
+/// Callers in a queue wait for one time limit in total, not for one per batch before theirs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn queued_callers_do_not_multiply_the_wait() -> Result<()> {
+async fn callers_in_a_queue_share_one_time_limit() -> Result<()> {
     let setup = setup().await?;
     let proxy = Proxy::start(setup.server.port()).await?;
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;

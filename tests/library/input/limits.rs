@@ -1,4 +1,4 @@
-//! Expiries, costs and rates out of their ranges.
+//! Expiries, costs and rates that are out of their ranges.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ async fn expiries_and_costs_out_of_range_are_refused() -> Result<()> {
 }
 
 #[tokio::test]
-async fn rates_and_max_leased_out_of_range() -> Result<()> {
+async fn rates_and_max_leased_out_of_range_are_refused() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let second = Duration::from_secs(1);
@@ -110,7 +110,7 @@ async fn rates_and_max_leased_out_of_range() -> Result<()> {
 }
 
 #[tokio::test]
-async fn windows_and_debounces_out_of_range() -> Result<()> {
+async fn windows_and_debounces_out_of_range_are_refused() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let month = Duration::from_secs(30 * 86_400);

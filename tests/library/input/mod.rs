@@ -41,7 +41,7 @@ async fn no_trace(setup: &Setup) -> Result<()> {
 }
 
 #[tokio::test]
-async fn names_of_queues_out_of_range() -> Result<()> {
+async fn queue_names_out_of_range_are_refused() -> Result<()> {
     let setup = setup().await?;
     let long = "x".repeat(129);
     for (name, why) in [
@@ -104,7 +104,7 @@ async fn ids_out_of_range_are_refused_by_every_verb() -> Result<()> {
 }
 
 #[tokio::test]
-async fn payloads_that_are_too_large() -> Result<()> {
+async fn too_large_payloads_are_refused() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let mebibyte = 1024 * 1024;
@@ -141,7 +141,7 @@ async fn value_without_a_json_form_is_rejected() -> Result<()> {
 }
 
 #[tokio::test]
-async fn times_beyond_a_hundred_years() -> Result<()> {
+async fn times_beyond_a_hundred_years_are_refused() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let beyond = CENTURY + Duration::from_millis(1);
@@ -176,7 +176,7 @@ async fn times_beyond_a_hundred_years() -> Result<()> {
 }
 
 #[tokio::test]
-async fn spreads_that_can_end_after_a_hundred_years() -> Result<()> {
+async fn spreads_that_end_after_a_hundred_years_are_refused() -> Result<()> {
     let setup = setup().await?;
     let day = Duration::from_secs(86_400);
     for (delay, window) in [
@@ -191,7 +191,7 @@ async fn spreads_that_can_end_after_a_hundred_years() -> Result<()> {
 }
 
 #[tokio::test]
-async fn limits_of_attempts_out_of_range() -> Result<()> {
+async fn attempt_limits_out_of_range_are_refused() -> Result<()> {
     let setup = setup().await?;
     for limit in [0, 1_000_001, u32::MAX] {
         let pushed = setup.queue.push("").max_attempts(limit).await;
@@ -205,7 +205,7 @@ async fn limits_of_attempts_out_of_range() -> Result<()> {
 }
 
 #[tokio::test]
-async fn limits_of_a_queue_out_of_range_change_none_of_them() -> Result<()> {
+async fn one_queue_limit_out_of_range_refuses_all_of_a_call() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let limits = || QueueLimits::new().max_attempts(3);
@@ -260,7 +260,7 @@ async fn limits_of_a_queue_out_of_range_change_none_of_them() -> Result<()> {
 }
 
 #[tokio::test]
-async fn leases_and_counts_out_of_range() -> Result<()> {
+async fn leases_and_counts_out_of_range_are_refused() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let day = Duration::from_secs(86_400);
@@ -350,7 +350,7 @@ async fn leases_and_counts_out_of_range() -> Result<()> {
 }
 
 #[tokio::test]
-async fn leased_messages_cannot_be_purged() -> Result<()> {
+async fn purging_leased_messages_is_refused() -> Result<()> {
     let setup = setup().await?;
     refused(
         "purge",
@@ -361,7 +361,7 @@ async fn leased_messages_cannot_be_purged() -> Result<()> {
 }
 
 #[tokio::test]
-async fn senseless_retry_delays() -> Result<()> {
+async fn zero_and_inverted_retry_delays_are_refused() -> Result<()> {
     refused(
         "zero",
         Retry::exponential(Duration::ZERO, HOUR),

@@ -1,4 +1,4 @@
-//! Cancel, reschedule, requeue and purge: which call wins, and the resulting state.
+//! Cancel, reschedule, requeue and purge in every state, and in races with claims.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use dueq::{Due, MessageState};
 use crate::support::{HOUR, LONG, acking, claim, claim_one, messages, push_all, setup};
 
 #[tokio::test]
-async fn cancel_reports_the_winner_in_every_state() -> Result<()> {
+async fn cancel_returns_its_outcome_in_every_state() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     assert_eq!(queue.cancel("id").await?, CancelOutcome::Absent);
@@ -57,7 +57,7 @@ async fn exactly_one_of_cancel_and_claim_wins() -> Result<()> {
     let mut won = 0;
     for number in 0..200 {
         let id = format!("race {number}");
-        // Due at about the time when the cancel arrives.
+        // The message becomes due at about the time when the cancel arrives.
         setup
             .queue
             .push("")
@@ -85,7 +85,7 @@ async fn exactly_one_of_cancel_and_claim_wins() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_reschedule_answers_for_every_state() -> Result<()> {
+async fn reschedule_returns_its_outcome_in_every_state() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     assert_eq!(
@@ -144,7 +144,7 @@ async fn reschedule_with_an_outdated_expected_time_is_refused() -> Result<()> {
 }
 
 #[tokio::test]
-async fn run_now_answers_for_every_state() -> Result<()> {
+async fn run_now_returns_its_outcome_in_every_state() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     assert_eq!(queue.run_now("id").await?, RunNowOutcome::Absent);
@@ -225,7 +225,7 @@ async fn requeue_resets_a_message_and_accepts_only_dead_ones() -> Result<()> {
 }
 
 #[tokio::test]
-async fn requeue_revives_all_dead_and_leaves_the_others_alone() -> Result<()> {
+async fn requeue_all_revives_all_dead_messages_and_no_others() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     assert_eq!(queue.requeue_all().await?, 0);

@@ -1,4 +1,4 @@
-//! A delivery contains exactly the pushed bytes.
+//! Payloads and ids come back exactly as they were pushed.
 
 use anyhow::Result;
 use dueq::outcomes::{CancelOutcome, PushOutcome, RescheduleOutcome};

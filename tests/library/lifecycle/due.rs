@@ -7,9 +7,9 @@ use dueq::{Delivery, Due, Message, MessageState, OnConflict};
 
 use crate::support::{HOUR, LONG, Running, claim_one, seen, server_us, setup};
 
-/// The test reads the server's clock before the push and after the claim, so it detects a grant
-/// that is early by more than a round trip. It uses many delays because a rounding mistake shows in
-/// some of them only.
+/// The test reads the server's clock before the push and after the claim, so it detects a claim
+/// that gets a message early by more than a round trip. It uses many delays because a rounding
+/// mistake shows in some of them only.
 #[tokio::test]
 async fn busy_claimer_never_gets_a_message_early() -> Result<()> {
     let setup = setup().await?;
@@ -79,7 +79,7 @@ async fn worker_is_never_early_and_keeps_the_due_order() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_moment_is_kept_to_the_millisecond_rounded_up() -> Result<()> {
+async fn a_due_moment_is_rounded_up_to_the_millisecond() -> Result<()> {
     let setup = setup().await?;
     let moment = SystemTime::now() + HOUR;
     setup.queue.push("").id("moment").due(moment).await?;
@@ -92,7 +92,7 @@ async fn a_moment_is_kept_to_the_millisecond_rounded_up() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_delay_is_counted_from_the_servers_clock_not_ours() -> Result<()> {
+async fn a_delay_counts_from_the_servers_clock_not_ours() -> Result<()> {
     let setup = setup().await?;
     let mut redis = setup.redis().await?;
     let before_us = server_us(&mut redis).await?;
@@ -105,7 +105,7 @@ async fn a_delay_is_counted_from_the_servers_clock_not_ours() -> Result<()> {
 }
 
 #[tokio::test]
-async fn repeated_spread_push_asks_for_the_same_due_time() -> Result<()> {
+async fn a_repeated_push_with_a_spread_has_the_same_due_time() -> Result<()> {
     let setup = setup().await?;
     let (at, window) = (2_000_000_000_000, Duration::from_secs(30));
     let mut dues = Vec::new();
@@ -147,7 +147,7 @@ async fn spread_without_a_due_time_delays_the_message() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_hundred_years_can_be_waited_for() -> Result<()> {
+async fn a_delay_of_a_hundred_years_is_accepted() -> Result<()> {
     let setup = setup().await?;
     let century = Duration::from_secs(36_525 * 86_400);
     setup

@@ -1,4 +1,4 @@
-//! Acks with the messages that follow, and forwards to another queue.
+//! Acks with follow-ups, and forwards to another queue.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn chain_of_five_steps_ignores_stale_tokens() -> Result<()> {
         delivery = claim_one(queue).await?;
         assert_eq!(delivery.payload(), number.to_string().as_bytes());
     }
-    // The last step: nothing follows.
+    // The last step pushes no follow-up.
     assert_eq!(
         delivery.ack_push([]).await?,
         AckPushOutcome::Done(Vec::new())
@@ -57,7 +57,7 @@ async fn chain_of_five_steps_ignores_stale_tokens() -> Result<()> {
 }
 
 #[tokio::test]
-async fn follow_ups_have_due_times_and_existing_ones_stay() -> Result<()> {
+async fn follow_ups_have_due_times_and_keep_existing_messages() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.push("there before").id("there").delay(HOUR).await?;
@@ -140,7 +140,7 @@ async fn refused_follow_ups_leave_the_delivery_leased() -> Result<()> {
     }
     let stats = queue.stats().await?;
     assert_eq!((stats.leased, stats.scheduled, stats.pushed), (1, 0, 1));
-    // The delivery leaves, so that two fit.
+    // The ack frees the place of its delivery, so that two follow-ups fit.
     let AckPushOutcome::Done(receipts) = delivery
         .ack_push([step(2).due(HOUR), step(3).due(HOUR)])
         .await?
@@ -161,7 +161,7 @@ async fn refused_follow_ups_leave_the_delivery_leased() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn workers_push_follow_ups_and_retry_refused_ones() -> Result<()> {
+async fn workers_push_follow_ups_and_retry_if_one_is_refused() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.partition_into(3).await?;
@@ -188,7 +188,7 @@ async fn workers_push_follow_ups_and_retry_refused_ones() -> Result<()> {
     }
     let acked = |stats: &dueq::QueueStats| stats.acked == 40;
     stats_until(queue, "the chains", acked).await?;
-    // One of these ids belongs to another partition than "elsewhere".
+    // Some of these ids belong to another partition than "elsewhere".
     for id in ["a", "b", "c", "d", "e", "f"] {
         queue.push("0").id(id).await?;
     }
@@ -234,7 +234,7 @@ async fn second_forward_to_one_id_stores_nothing() -> Result<()> {
     let queue = &setup.queue;
     let invoices = setup.client.queue("invoices")?;
     let first = push_and_claim(queue, Message::new("").id("order:42")).await?;
-    // The first execution forwards, and does not get to its ack.
+    // The first execution of the handler forwards the message, but ends before its ack.
     steal(&setup, &first).await?;
     let (receipt, settled) = invoices.forward(&first, Message::new("42")).await?;
     assert_eq!(
@@ -273,7 +273,7 @@ async fn second_forward_to_one_id_stores_nothing() -> Result<()> {
 }
 
 #[tokio::test]
-async fn hundred_messages_may_follow_one_delivery() -> Result<()> {
+async fn a_hundred_follow_ups_fit_one_ack() -> Result<()> {
     let setup = setup().await?;
     let delivery = push_and_claim(&setup.queue, Message::new("").id("a")).await?;
     let AckPushOutcome::Done(receipts) = delivery.ack_push(vec![step(2); 100]).await? else {

@@ -1,4 +1,4 @@
-//! Results of a handler, and the ways in which it can fail.
+//! The results of handlers, and the ways in which handlers fail.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use dueq::{Delivery, Due, MessageState, Retry, Settlement, StoredMessage};
 
 use crate::support::{HOUR, Running, Setup, seen, setup, stats_until};
 
-/// A worker handles one message with id `id` once. Returns the stored message afterwards.
+/// A worker handles the message `id` once. Returns the message as it is stored afterwards.
 async fn handled<H, F, S>(setup: &Setup, retry: Retry, handler: H) -> Result<Option<StoredMessage>>
 where
     H: Fn(Delivery) -> F + Send + Sync + 'static,
     F: Future<Output = S> + Send + 'static,
-    S: dueq::IntoSettlement + Send + 'static,
+    S: dueq::handlers::IntoSettlement + Send + 'static,
 {
     let worker = Running::start(setup.queue.worker().retry(retry), handler);
     setup.queue.push("payload").id("id").await?;
@@ -28,7 +28,7 @@ fn hourly() -> Retry {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_ok_and_ack_all_mean_done() -> Result<()> {
+async fn unit_ok_and_ack_all_ack_the_message() -> Result<()> {
     assert_eq!(
         handled(&setup().await?, hourly(), |_| async {}).await?,
         None
@@ -151,7 +151,7 @@ async fn worker_does_not_settle_what_the_handler_settled() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_panic_is_a_failure_like_any_other() -> Result<()> {
+async fn a_panic_of_a_handler_counts_as_a_failure() -> Result<()> {
     let panics = |delivery: Delivery| async move {
         assert!(
             delivery.payload().is_empty(),
@@ -168,7 +168,7 @@ async fn a_panic_is_a_failure_like_any_other() -> Result<()> {
     );
     assert_eq!(stored.error, "the handler panicked: the payload is 7 bytes");
 
-    // Panics in the call itself, before it returns a future.
+    // The call of the handler panics, before it returns a future.
     let panics = |delivery: Delivery| {
         assert!(delivery.attempt() > 1, "no future");
         async {}
@@ -230,7 +230,7 @@ async fn busy_handler_that_never_yields_ends_at_its_time_limit() -> Result<()> {
     worker.stop().await
 }
 
-/// Panics in a value dropped with the handler, and in the conversion of its result.
+/// The panics are in a value that is dropped with the handler, and in the conversion of its result.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_panic_of_a_handler_settles_its_message() -> Result<()> {
     let one = setup().await?;
@@ -267,7 +267,7 @@ impl Drop for Bomb {
     }
 }
 
-impl dueq::IntoSettlement for Bomb {
+impl dueq::handlers::IntoSettlement for Bomb {
     fn into_settlement(self) -> Settlement {
         panic!("no settlement")
     }

@@ -1,4 +1,4 @@
-//! Claims with a token of the caller's, and reading their grants again.
+//! Claims whose token the caller chooses, and reads of what they granted.
 
 use anyhow::Result;
 use dueq::claims::LeaseToken;
@@ -7,7 +7,7 @@ use dueq::{Delivery, ErrorKind, Message, Queue};
 
 use crate::support::{LONG, ids, messages, push_all, setup};
 
-/// Pushes so many messages and makes them ready.
+/// Pushes this many messages and makes them ready.
 async fn ready(count: usize) -> Result<crate::support::Setup> {
     let setup = setup().await?;
     push_all(&setup.queue, messages(count)).await?;
@@ -33,7 +33,7 @@ async fn is_held(queue: &Queue, token: LeaseToken) -> Result<bool> {
 }
 
 #[tokio::test]
-async fn a_repeated_claim_is_held_and_its_grant_read_again() -> Result<()> {
+async fn a_repeated_claim_reports_held_and_its_grant_is_readable() -> Result<()> {
     let setup = ready(3).await?;
     let queue = &setup.queue;
     let token = LeaseToken::random();
@@ -49,7 +49,7 @@ async fn a_repeated_claim_is_held_and_its_grant_read_again() -> Result<()> {
         assert_eq!((one.attempt(), again.attempt()), (1, 1));
         assert_eq!(one.deadline_ms(), again.deadline_ms());
     }
-    // The deliveries of both are the same: settled once.
+    // Both reads return the same delivery, so the first ack settles it for both.
     assert_eq!(held.deliveries[0].ack().await?, SettleOutcome::Done);
     assert_eq!(first[0].ack().await?, SettleOutcome::Gone);
     assert!(matches!(
@@ -62,7 +62,7 @@ async fn a_repeated_claim_is_held_and_its_grant_read_again() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_token_is_free_once_its_lease_holds_nothing() -> Result<()> {
+async fn a_token_can_claim_again_once_its_lease_is_empty() -> Result<()> {
     let setup = ready(1).await?;
     let queue = &setup.queue;
     let token: LeaseToken = "000102030405060708090a0b0c0d0eff".parse()?;
@@ -74,7 +74,7 @@ async fn a_token_is_free_once_its_lease_holds_nothing() -> Result<()> {
     Ok(())
 }
 
-/// The lease is at whichever partition granted.
+/// The lease is at the partition that granted messages, which need not be the home.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_is_held_at_any_partition() -> Result<()> {
     let setup = setup().await?;
@@ -103,7 +103,7 @@ async fn a_token_is_held_at_any_partition() -> Result<()> {
     Ok(())
 }
 
-/// A home that has a message now must not hide what another partition granted before.
+/// A message at the home must not hide what another partition granted earlier.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_grant_of_the_home_does_not_hide_a_held_one() -> Result<()> {
     let setup = setup().await?;

@@ -11,7 +11,7 @@ use crate::support::{
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_dies_at_its_own_limit_else_at_the_queues() -> Result<()> {
+async fn a_message_dies_at_its_own_limit_or_else_the_queues() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.configure(QueueLimits::new().max_attempts(4)).await?;
@@ -97,7 +97,7 @@ async fn message_that_kills_its_consumers_dies_at_max_crashes() -> Result<()> {
 }
 
 #[tokio::test]
-async fn limits_can_be_set_read_and_are_kept_when_others_are_set() -> Result<()> {
+async fn setting_one_limit_keeps_the_others() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let stats = queue.stats().await?;

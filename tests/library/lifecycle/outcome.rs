@@ -25,7 +25,7 @@ fn ended(waited: WaitOutcome) -> Option<EndKind> {
 }
 
 #[tokio::test]
-async fn end_of_tells_ack_expiry_and_cancel() -> Result<()> {
+async fn end_of_returns_ack_expiry_and_cancel() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let end = |id: &'static str| queue.end_of(id);

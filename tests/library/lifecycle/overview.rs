@@ -1,4 +1,4 @@
-//! When the messages of a queue are due, and which nodes live.
+//! When the messages of a queue are due, and which nodes are alive.
 
 use anyhow::Result;
 use dueq::inspect::{DueCounts, NodeInfo};
@@ -8,7 +8,7 @@ use super::selections::{FAR_MS, filled};
 use crate::support::{HOUR, LONG, acking, setup, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dues_counts_between_times_over_all_partitions() -> Result<()> {
+async fn dues_counts_messages_between_times_in_all_partitions() -> Result<()> {
     for partitions in [1, 7] {
         let setup = filled(100, partitions, FAR_MS).await?;
         let DueCounts {
@@ -122,7 +122,7 @@ async fn reading_an_absent_queue_finds_it_empty_and_creates_nothing() -> Result<
 }
 
 #[tokio::test]
-async fn queues_of_one_server_know_nothing_of_each_other() -> Result<()> {
+async fn queues_on_one_server_do_not_affect_each_other() -> Result<()> {
     let setup = setup().await?;
     let names = ["a", "a:b", "größe", "a b", "A", "1"];
     for name in names {

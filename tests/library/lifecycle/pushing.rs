@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use dueq::handlers::BoxError;
 use dueq::outcomes::{CancelOutcome, PushOutcome, SettleOutcome};
-use dueq::{BoxError, Codec, ErrorKind, Message, MessageState, OnConflict, QueueLimits};
+use dueq::{Codec, ErrorKind, Message, MessageState, OnConflict, QueueLimits};
 
 use crate::support::{HOUR, claim_one, messages, push_all, setup, stats_until, within};
 
@@ -85,7 +86,7 @@ async fn push_of_an_existing_id_changes_nothing_in_any_state() -> Result<()> {
 }
 
 #[tokio::test]
-async fn push_all_answers_in_order_and_an_invalid_item_fails_alone() -> Result<()> {
+async fn push_all_answers_in_order_and_one_invalid_item_alone_fails() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.push("").id("message-0007").due(HOUR).await?;
@@ -165,12 +166,13 @@ async fn dropped_push_does_not_affect_others() -> Result<()> {
 }
 
 #[tokio::test]
-async fn lone_push_is_stored_though_its_caller_is_dropped() -> Result<()> {
+async fn a_single_push_is_stored_though_its_caller_is_dropped() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.push("").due(HOUR).await?; // connects
+    queue.push("").due(HOUR).await?; // opens the connection
     for round in 1..=20 {
-        // A push then needs a second call, which is not sent yet when its caller goes away.
+        // The flush makes the push need a second call, which is not sent yet when its caller is
+        // dropped.
         setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
         let dropped = queue.push_message(Message::new("").due(HOUR));
         tokio::select! { biased; _ = dropped => {}, () = std::future::ready(()) => {} }
@@ -183,7 +185,7 @@ async fn lone_push_is_stored_though_its_caller_is_dropped() -> Result<()> {
 async fn push_that_is_no_longer_polled_blocks_no_other() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.push("").due(HOUR).await?; // connects
+    queue.push("").due(HOUR).await?; // opens the connection
     setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
     let mut left = std::pin::pin!(queue.push_message(Message::new("").due(HOUR)));
     tokio::select! { biased; _ = &mut left => {}, () = std::future::ready(()) => {} }
@@ -351,7 +353,7 @@ impl Codec for Panics {
 #[tokio::test]
 async fn panic_of_a_codec_fails_only_its_push() -> Result<()> {
     let setup = setup().await?;
-    let queue = setup.client.queue_with(setup.queue.name(), Panics)?;
+    let queue = setup.client.queue_with_codec(setup.queue.name(), Panics)?;
     let error = queue.push(13_u32).await.expect_err("the codec panics");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(error.to_string().contains("an unlucky number"), "{error}");

@@ -4,19 +4,41 @@ use anyhow::Result;
 use dueq::admin::{AclRole, acl_rules};
 use dueq::inspect::EndKind;
 use dueq::outcomes::{AckPushOutcome, DeleteOutcome, PushOutcome, SettleOutcome, WaitOutcome};
-use dueq::{Applied, Client, Delivery, Message, MessageState, OnConflict, Queue, QueueLimits};
+use dueq::{
+    Applied, Client, Delivery, ErrorKind, Message, MessageState, OnConflict, Queue, QueueLimits,
+};
 
 use crate::support::{HOUR, Running, Setup, push_and_claim, setup, within};
 
-/// The queue as a user with the rights of this role sees it.
+/// The queue, on a connection of a user with the rights of this role.
 pub(crate) async fn queue_of(setup: &Setup, name: &str, role: AclRole) -> Result<Queue> {
+    Ok(client_of(setup, name, role).await?.queue("orders")?)
+}
+
+async fn client_of(setup: &Setup, name: &str, role: AclRole) -> Result<Client> {
     let rules = acl_rules("orders", role)?;
     let mut words = vec!["ACL", "SETUSER", name];
     words.extend(rules.iter().map(String::as_str));
     words.extend(["on", ">secret"]);
     setup.command::<()>(&words).await?;
     let url = format!("redis://{name}:secret@127.0.0.1:{}/", setup.server.port());
-    Ok(Client::connect(&url).await?.queue("orders")?)
+    Ok(Client::connect(&url).await?)
+}
+
+#[tokio::test]
+async fn rights_to_get_suffice_to_look_for_an_id_in_many_queues() -> Result<()> {
+    let setup = setup().await?;
+    setup.queue.push("").id("a").delay(HOUR).await?;
+    let producer = client_of(&setup, "producer", AclRole::Producer).await?;
+    assert_eq!(producer.may_hold("a", vec!["orders"]).await, ["orders"]);
+    assert!(producer.may_hold("b", vec!["orders"]).await.is_empty());
+    // Without the rights the queue remains, and `get` says why.
+    assert_eq!(
+        producer.may_hold("b", vec!["others"]).await,
+        ["others"],
+        "not readable"
+    );
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -90,6 +112,40 @@ async fn only_an_operators_rights_suffice_for_steps_and_deletion() -> Result<()>
             queue.delete_incarnation(&found).await?,
             DeleteOutcome::Deleted
         );
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn worker_with_a_producers_rights_ends_with_denied() -> Result<()> {
+    let setup = setup().await?;
+    setup
+        .queue
+        .configure(QueueLimits::new().max_crashes(5))
+        .await?;
+    let producer = queue_of(&setup, "producer", AclRole::Producer).await?;
+    let endless = std::future::pending::<()>();
+    let worker = producer.worker().run(|_: Delivery| async {}, endless);
+    let error = within("the refusal", worker).await?.expect_err("no right");
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("dueq acl"), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn commands_and_keys_refused_within_a_script_are_denied() -> Result<()> {
+    let setup = setup().await?;
+    let no_command = ["+@all", "-hset", "~*"];
+    let no_key = ["+@all", "~x", "(+evalsha +eval ~*)"];
+    for (name, rules) in [("no_command", no_command), ("no_key", no_key)] {
+        let user = [&["ACL", "SETUSER", name, "on", ">secret"], &rules[..]].concat();
+        setup.command::<()>(&user).await?;
+        let url = format!("redis://{name}:secret@127.0.0.1:{}/", setup.server.port());
+        let queue = Client::connect(&url).await?.queue("orders")?;
+        let error = queue.push("").await.expect_err("no right");
+        let told = (error.kind(), error.was_applied());
+        assert_eq!(told, (ErrorKind::Denied, Applied::Unknown), "{error}");
+        assert!(error.to_string().contains(" script: "), "{error}");
     }
     Ok(())
 }

@@ -1,16 +1,18 @@
-//! Reads and removals of a part: the newest first, from a time on, up to a time, some bytes.
+//! Reads and removals of a part of a queue: the newest first, from a time on, up to a time, or the
+//! first bytes of a payload.
 
 use std::time::Duration;
 
 use anyhow::Result;
 use dueq::inspect::MessageCursor;
-use dueq::{Due, Message, MessageState, Queue};
+use dueq::outcomes::SettleOutcome;
+use dueq::{Client, Due, Message, MessageState, Queue};
 
-use crate::support::{Setup, claim, ids, push_all, setup};
+use crate::support::{Setup, claim, ids, push_all, push_and_claim, setup};
 
 pub(super) const FAR_MS: u64 = 4_000_000_000_000;
 
-/// All ids in a state from this cursor on, read in pages of `size`.
+/// All ids in a state from this cursor on, read in pages of `size` messages.
 async fn all(
     queue: &Queue,
     state: MessageState,
@@ -124,7 +126,7 @@ async fn promote(setup: &Setup, base: &str) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn purge_and_requeue_reach_up_to_a_time() -> Result<()> {
+async fn purge_and_requeue_stop_at_the_given_time() -> Result<()> {
     for partitions in [1, 5] {
         let setup = filled(60, partitions, FAR_MS).await?;
         let queue = &setup.queue;
@@ -153,7 +155,7 @@ async fn purge_and_requeue_reach_up_to_a_time() -> Result<()> {
             last_ms = died.map_or(0, |stored| stored.time_ms);
             if place == 9 {
                 died_ms = last_ms;
-                // The others die in a later millisecond.
+                // The other messages die in a later millisecond.
                 while queue.dues(&[]).await?.now_ms <= died_ms {}
             }
         }
@@ -183,5 +185,65 @@ async fn a_payload_is_read_up_to_a_number_of_bytes() -> Result<()> {
     }
     assert_eq!(queue.get("id").await?.expect("it waits").payload_bytes, 7);
     assert_eq!(queue.get_up_to("other", 5).await?, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn id_is_looked_for_where_get_may_find_it_or_fail() -> Result<()> {
+    let setup = setup().await?;
+    let delay = Duration::from_secs(60);
+    let mut names = Vec::new();
+    for (name, id) in [("lacks", "other"), ("scheduled", "id"), ("parts", "other")] {
+        let queue = setup.client.queue(name)?;
+        if name == "parts" {
+            queue.partition_into(2).await?;
+        }
+        queue.push("").id(id).delay(delay).await?;
+        names.push(name);
+    }
+    for name in ["leased", "dead"] {
+        let queue = setup.client.queue(name)?;
+        let delivery = push_and_claim(&queue, Message::new("").id("id")).await?;
+        if name == "dead" {
+            assert_eq!(delivery.bury("broken").await?, SettleOutcome::Done);
+        }
+        names.push(name);
+    }
+    // What `get` finds without a payload, and what it refuses.
+    for (name, command) in [
+        ("lost-scheduled", ["ZADD", "scheduled", "9", "id"]),
+        ("lost-dead", ["ZADD", "dead", "9", "id"]),
+        ("lost-leased", ["HSET", "claims", "id", "x"]),
+        ("newer", ["HSET", "meta", "layout", "9"]),
+        ("map", ["HSET", "meta", "map", "x"]),
+    ] {
+        let queue = setup.client.queue(name)?;
+        queue.push("").id("other").delay(delay).await?;
+        let key = format!("dueq:{{{name}}}:{}", command[1]);
+        setup
+            .command::<i64>(&[command[0], &key, command[2], command[3]])
+            .await?;
+        names.push(name);
+    }
+    setup
+        .command::<()>(&["SET", "dueq:{foreign}:messages", "x"])
+        .await?;
+    names.extend(["foreign", "absent", "not/valid"]);
+    // A fresh client: it knows no map.
+    let client = Client::connect(&setup.server.url()).await?;
+    let mut expected = names.clone();
+    expected.retain(|name| *name != "lacks");
+    assert_eq!(client.may_hold("id", names.clone()).await, expected);
+    for name in ["", "\n"] {
+        assert_eq!(client.may_hold(name, names.clone()).await, names, "no id");
+    }
+    let many: Vec<_> = std::iter::repeat_n(["lacks", "dead"], 150)
+        .flatten()
+        .collect();
+    assert_eq!(client.may_hold("id", many).await, ["dead"; 150]);
+    setup.command::<()>(&["CONFIG", "RESETSTAT"]).await?;
+    client.may_hold("id", names).await;
+    let stats: String = setup.command(&["INFO", "commandstats"]).await?;
+    assert!(!stats.contains("eval"), "it calls scripts: {stats}");
     Ok(())
 }

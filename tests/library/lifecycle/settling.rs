@@ -25,10 +25,10 @@ async fn settlements_after_an_ack_report_gone() -> Result<()> {
     Ok(())
 }
 
-/// Each settlement that keeps the message is made once. Every later settlement finds its token used
-/// up.
+/// Makes each settlement that keeps the message once. Every later settlement finds that the token
+/// is no longer valid.
 #[tokio::test]
-async fn a_token_is_good_for_one_settle() -> Result<()> {
+async fn a_token_settles_only_once() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     for way in ["again", "retry", "release", "bury"] {
@@ -63,7 +63,8 @@ async fn a_token_is_good_for_one_settle() -> Result<()> {
     Ok(())
 }
 
-/// Redis reaps leases only while a worker beats: without one, consumers had no chance to extend.
+/// Redis reaps leases only while a worker beats. Without this rule, live consumers would have had
+/// no chance to extend.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn expired_lease_charges_a_crash_and_voids_the_token() -> Result<()> {
     let setup = setup().await?;
@@ -195,7 +196,7 @@ async fn throttle_is_limited_and_ends_with_resume() -> Result<()> {
         .configure(QueueLimits::new().max_throttle(60 * SECOND))
         .await?;
     let delivery = push_and_claim(queue, Message::new("").id("a")).await?;
-    // A year, as a receiver may say by mistake.
+    // A year, as a receiver could ask for by mistake.
     let ThrottleOutcome::Until(until_ms) = delivery.throttle(8_760 * HOUR).await? else {
         anyhow::bail!("not throttled");
     };
@@ -211,7 +212,7 @@ async fn throttle_is_limited_and_ends_with_resume() -> Result<()> {
     queue.resume().await?;
     let again = queue.claim(1, LONG).await?;
     assert_eq!((again.len(), again[0].attempt()), (1, 1));
-    // No input error: a receiver may say `Retry-After: 0`.
+    // Not an input error, because a receiver may ask for `Retry-After: 0`.
     assert!(matches!(
         again[0].throttle(Duration::ZERO).await?,
         ThrottleOutcome::Until(_)
@@ -220,7 +221,7 @@ async fn throttle_is_limited_and_ends_with_resume() -> Result<()> {
 }
 
 #[tokio::test]
-async fn long_errors_are_cut_and_strange_ones_kept() -> Result<()> {
+async fn long_errors_are_cut_and_unusual_bytes_are_kept() -> Result<()> {
     let setup = setup().await?;
     for text in [
         "",

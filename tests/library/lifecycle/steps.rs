@@ -1,4 +1,4 @@
-//! Requeues, purges and audits in steps; deletion of the queue that was meant.
+//! Requeues, purges and audits in steps, and the deletion of one given incarnation of a queue.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::selections::FAR_MS;
 use crate::support::proxy::Proxy;
 use crate::support::{HOUR, Setup, ids, messages, push_all, setup};
 
-/// A queue of so many partitions with so many dead messages, and the time when the last one died.
+/// A queue with this many partitions and dead messages, and the time of the last death.
 async fn dead(partitions: usize, count: usize) -> Result<(Setup, u64)> {
     let setup = setup().await?;
     let queue = &setup.queue;
@@ -28,7 +28,7 @@ async fn dead(partitions: usize, count: usize) -> Result<(Setup, u64)> {
     Ok((setup, last_ms))
 }
 
-/// Buries so many messages that are due.
+/// Buries this many of the due messages.
 async fn bury(queue: &Queue, count: usize) -> Result<()> {
     let mut buried = 0;
     while buried < count {
@@ -48,7 +48,7 @@ async fn after(queue: &Queue, ms: u64) -> Result<()> {
     Ok(())
 }
 
-/// Steps of `limit` until the end: how many messages each dealt with.
+/// Makes steps of `limit` messages until the end. Returns how many messages each step dealt with.
 async fn all(steps: &mut BulkSteps, limit: usize) -> Result<(Vec<u64>, BulkEnd)> {
     let mut each = Vec::new();
     loop {
@@ -65,7 +65,7 @@ async fn all(steps: &mut BulkSteps, limit: usize) -> Result<(Vec<u64>, BulkEnd)>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requeue_in_steps_leaves_what_died_later() -> Result<()> {
+async fn requeue_in_steps_leaves_messages_that_died_later() -> Result<()> {
     for partitions in [1, 3] {
         let (setup, before_ms) = dead(partitions, 60).await?;
         let queue = &setup.queue;
@@ -82,13 +82,13 @@ async fn requeue_in_steps_leaves_what_died_later() -> Result<()> {
             let stored = queue.get(id).await?.expect("it is due");
             assert_eq!(stored.state, MessageState::Scheduled);
         }
-        // It dies again, and stays dead.
+        // The messages die again, and the steps leave them dead.
         bury(queue, 5).await?;
         let (_, end) = all(&mut steps, 7).await?;
         assert_eq!((steps.done(), end), (60, BulkEnd::Complete));
         let stats = queue.stats().await?;
         assert_eq!((stats.dead, stats.requeued), (6, 60));
-        // A later time than now is now.
+        // A time in the future selects the messages that are dead now.
         let mut steps = queue.requeue_steps(u64::MAX);
         let (each, _) = all(&mut steps, 1_000).await?;
         assert_eq!((steps.done(), each.len()), (6, partitions));
@@ -111,7 +111,7 @@ async fn purge_in_steps_ends_while_producers_push() -> Result<()> {
         let mut pushed = 0;
         loop {
             let progress = steps.step(10).await?;
-            // As many again as a step removes, which are selected too.
+            // As many further messages as a step removes. They are selected, too.
             push_all(
                 queue,
                 (0..10)
@@ -136,7 +136,7 @@ async fn purge_in_steps_ends_while_producers_push() -> Result<()> {
     Ok(())
 }
 
-/// A number that differs each time.
+/// A number that differs in each run.
 fn rand() -> u64 {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
@@ -158,7 +158,7 @@ async fn steps_end_when_the_queue_is_created_again() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn messages_of_a_queue_that_is_created_again_stay() -> Result<()> {
+async fn steps_spare_messages_of_a_recreated_queue() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let due = |id: String| Message::new("").id(id).due(Due::at_ms(FAR_MS));
@@ -188,7 +188,7 @@ async fn step_with_a_lost_reply_is_not_repeated() -> Result<()> {
     let error = steps.step(5).await.expect_err("the reply is lost");
     assert_eq!(error.was_applied(), dueq::Applied::Unknown);
     let (_, end) = all(&mut steps, 5).await?;
-    // The five of the lost reply are done and not counted.
+    // The five messages of the lost reply were purged but not counted.
     assert_eq!((steps.done(), end), (15, BulkEnd::Complete));
     let stats = setup.queue.stats().await?;
     assert_eq!((stats.dead, stats.requeued), (0, 20));
@@ -244,7 +244,7 @@ async fn audit_in_steps_finds_and_repairs_as_examine_does() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_the_queue_that_was_meant_is_deleted() -> Result<()> {
+async fn only_the_given_incarnation_of_a_queue_is_deleted() -> Result<()> {
     for partitions in [1, 3] {
         let setup = setup().await?;
         let queue = &setup.queue;
@@ -273,9 +273,10 @@ async fn only_the_queue_that_was_meant_is_deleted() -> Result<()> {
     Ok(())
 }
 
-/// Another operator deletes the queue after the look at its incarnation, and it is created again.
+/// Another operator deletes the queue after this deletion has read the incarnation, and creates it
+/// again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn queue_created_within_a_deletion_stays() -> Result<()> {
+async fn queue_recreated_during_a_deletion_is_kept() -> Result<()> {
     let setup = setup().await?;
     push_all(&setup.queue, messages(3)).await?;
     let old = setup.queue.incarnation().await?.expect("it exists");
@@ -297,9 +298,10 @@ async fn queue_created_within_a_deletion_stays() -> Result<()> {
     Ok(())
 }
 
-/// The same of a partition: it has a newer map than the queue that is deleted.
+/// During the deletion of the queue, one partition gets a newer map than the deleted queue has. It
+/// belongs to a queue that was created again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn partition_of_a_newer_map_stays_within_a_deletion() -> Result<()> {
+async fn partition_with_a_newer_map_survives_a_deletion() -> Result<()> {
     let setup = setup().await?;
     setup.queue.partition_into(3).await?;
     push_all(&setup.queue, messages(30)).await?;
@@ -310,7 +312,7 @@ async fn partition_of_a_newer_map_stays_within_a_deletion() -> Result<()> {
     let proxy = Proxy::start(setup.server.port()).await?;
     let client = dueq::Client::connect(&proxy.url()).await?;
     let queue = client.queue(setup.queue.name())?;
-    // Between the closing of the home and the deletion of the others.
+    // Set after the deletion has closed the home, and before it deletes the other partitions.
     let newer = ["HSET", other, "epoch", "9000000000000000"];
     proxy.after_call_of(include_str!("../../../lua/dist/remap.lua"), &newer);
     let messages = other.replace(":meta", ":messages");

@@ -1,4 +1,4 @@
-//! Windows, debounces, and messages that follow the one that a handler has.
+//! Windows, debounces, and next messages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -54,7 +54,7 @@ async fn eight_producers_create_each_windowed_id_once() -> Result<()> {
 }
 
 #[tokio::test]
-async fn window_ends_with_time_cancel_and_reuse() -> Result<()> {
+async fn a_window_ends_by_time_by_cancel_and_by_reuse() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let message = || Message::new("").id("a").window(HOUR);
@@ -71,7 +71,7 @@ async fn window_ends_with_time_cancel_and_reuse() -> Result<()> {
     let now_ms = setup.client.server_time().await?.now_ms();
     assert!(until_ms > now_ms + 3_500_000 && until_ms <= now_ms + 3_600_001);
     assert_eq!(remembered.due_ms(), None);
-    // A push without a window is bound by that of the earlier one.
+    // The window of the earlier push also applies to a push without a window.
     let plain = queue.push("").id("a").await?;
     assert_eq!(plain.outcome(), PushOutcome::Remembered(until_ms));
     assert_eq!(queue.metrics().count(Counter::PushRemembered), 2);
@@ -86,7 +86,7 @@ async fn window_ends_with_time_cancel_and_reuse() -> Result<()> {
 }
 
 #[tokio::test]
-async fn full_memory_of_windows_refuses_further_ones() -> Result<()> {
+async fn push_with_a_window_is_refused_at_max_remembered() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue
@@ -102,7 +102,7 @@ async fn full_memory_of_windows_refuses_further_ones() -> Result<()> {
         }
         created += 1;
     };
-    // What it remembers of calls counts, too.
+    // The remembered calls count towards the limit, too.
     assert!((2..=10).contains(&created), "{created}");
     assert_eq!(error.kind(), ErrorKind::Full);
     assert!(error.to_string().contains("--max-remembered"), "{error}");
@@ -129,7 +129,7 @@ async fn debounce_fires_at_max_wait_and_not_before() -> Result<()> {
     for number in 1..=9 {
         tokio::time::sleep(Duration::from_millis(80)).await;
         if push(number.to_string()).await?.outcome() != PushOutcome::Moved {
-            break; // this machine was stopped for longer than the limit
+            break; // this machine stood still for longer than `max_wait`
         }
         last = number;
         let stored = queue.get("a").await?;
@@ -148,7 +148,7 @@ async fn debounce_fires_at_max_wait_and_not_before() -> Result<()> {
 }
 
 #[tokio::test]
-async fn cancel_of_a_next_message_says_so() -> Result<()> {
+async fn cancel_of_a_next_message_returns_next() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.configure(QueueLimits::new().layout3()).await?;
@@ -162,7 +162,7 @@ async fn cancel_of_a_next_message_says_so() -> Result<()> {
     Ok(())
 }
 
-/// The handler sees the payload of the first push, and after its run that of the last one.
+/// The handler first sees the payload of the first push, and in a second run that of the last push.
 async fn one_more_run(queue: &Queue, id: &str, first_run: First) -> Result<()> {
     let (sender, mut seen_runs) = seen();
     let pushed = Arc::new(AtomicUsize::new(0));
@@ -181,7 +181,7 @@ async fn one_more_run(queue: &Queue, id: &str, first_run: First) -> Result<()> {
                 let (queue, id) = (queue.clone(), delivery.id().into_owned());
                 let message = Message::new(number.to_string()).id(id);
                 let message = message.on_conflict(OnConflict::Next);
-                // The last one after all others.
+                // The last push comes after all others.
                 if number == 199 {
                     while let Some(pushed) = pushes.join_next().await {
                         assert_eq!(pushed??, PushOutcome::Next);
@@ -223,7 +223,7 @@ enum First {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pushes_during_a_run_give_one_more_run() -> Result<()> {
+async fn pushes_during_a_run_cause_one_more_run() -> Result<()> {
     let setup = setup().await?;
     setup.queue.configure(QueueLimits::new().layout3()).await?;
     for (id, first_run) in [

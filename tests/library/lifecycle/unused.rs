@@ -1,4 +1,4 @@
-//! Which queues count as empty and unused, and that their deletion loses no message.
+//! Which queues count as empty and unused. Deleting them must lose no message.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ const META: &str = "dueq:{orders}:meta";
 const COUNTERS: &str = "pushed claimed acked repeated retried released crashed died cancelled \
                         requeued purged trimmed expired throttled snoozed";
 
-/// Gives this field of the history the counters of now, as of so many days ago; or of the last
-/// millisecond of that day.
+/// Writes the present counters into a field of the history, as if they were from `days` days ago;
+/// with `is_last_ms`, from the last millisecond of that day.
 async fn record(setup: &Setup, field: &str, days: u64, is_last_ms: bool) -> Result<u64> {
     let names: Vec<_> = COUNTERS.split_whitespace().collect();
     let counters: Vec<Option<String>> = setup
@@ -46,7 +46,7 @@ async fn unused(setup: &Setup) -> Result<u64> {
 }
 
 #[tokio::test]
-async fn a_queue_that_a_worker_emptied_is_unused_from_then_on() -> Result<()> {
+async fn a_queue_counts_as_unused_since_a_worker_emptied_it() -> Result<()> {
     let setup = &setup().await?;
     let queue = &setup.queue;
     let worker = queue.worker().spawn(async |_: dueq::Delivery| {})?;
@@ -78,7 +78,7 @@ async fn a_queue_that_a_worker_emptied_is_unused_from_then_on() -> Result<()> {
     Ok(())
 }
 
-/// Makes the unused queue one that is kept.
+/// Makes this change to an unused queue. Returns why the queue is kept then.
 async fn change(setup: &Setup, change: &str) -> Result<KeepReason> {
     let queue: &Queue = &setup.queue;
     let again = async || record(setup, "history", 31, false).await.map(drop);
@@ -153,7 +153,7 @@ async fn change(setup: &Setup, change: &str) -> Result<KeepReason> {
 }
 
 #[tokio::test]
-async fn every_other_queue_is_kept() -> Result<()> {
+async fn queues_with_anything_left_are_kept() -> Result<()> {
     let setup = &setup().await?;
     let month = 30 * DAY;
     for what in [
@@ -195,10 +195,10 @@ async fn every_other_queue_is_kept() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_later_record_in_the_ring_keeps_the_time_of_the_use() -> Result<()> {
+async fn a_later_record_of_the_history_keeps_the_time_of_use() -> Result<()> {
     let setup = &setup().await?;
     unused(setup).await?;
-    // A worker that started yesterday has reported again.
+    // A worker that was started yesterday has reported again.
     let since = record(setup, "d9", 40, false).await?;
     record(setup, "history", 1, false).await?;
     assert_eq!(
@@ -209,7 +209,7 @@ async fn a_later_record_in_the_ring_keeps_the_time_of_the_use() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_push_beside_the_deletion_is_not_lost() -> Result<()> {
+async fn a_push_during_the_deletion_of_its_queue_is_not_lost() -> Result<()> {
     let setup = &setup().await?;
     let queue = &setup.queue;
     let mut deleted = 0;

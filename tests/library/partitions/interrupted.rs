@@ -1,4 +1,4 @@
-//! A change of partitions whose process ended after one of its steps.
+//! Changes of the number of partitions whose process ended after one of the steps.
 
 use anyhow::Result;
 use dueq::{Client, ErrorKind, MessageState};
@@ -9,7 +9,7 @@ use crate::support::{HOUR, Setup, ids, messages, setup};
 
 const REMAP: &str = include_str!("../../../lua/dist/remap.lua");
 
-/// The queue takes messages and returns them, at as many partitions.
+/// Checks that the queue takes messages and returns them, and has this many partitions.
 async fn serves(setup: &Setup, partitions: usize) -> Result<()> {
     assert_eq!(setup.queue.partitions().await?.len(), partitions);
     let fresh = Client::connect(&setup.server.url())
@@ -23,7 +23,8 @@ async fn serves(setup: &Setup, partitions: usize) -> Result<()> {
             assert!(queue.get(&id).await?.is_some(), "{id}");
         }
         assert_eq!(queue.purge(MessageState::Scheduled).await?, 60);
-        // A purge is remembered; the next round pushes the same ids.
+        // The queue is deleted because it would remember purged ids; the next round pushes the same
+        // ids.
         queue.delete().await?;
         queue.partition_into(partitions).await?;
     }
@@ -31,7 +32,7 @@ async fn serves(setup: &Setup, partitions: usize) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_is_completed_from_each_of_its_steps() -> Result<()> {
+async fn an_interrupted_change_of_partitions_is_completed() -> Result<()> {
     let changing = "7|-|- 5 9";
     let settled = "8|- 5 9|- 5 9";
     let steps: [(&str, &[&str]); 5] = [
@@ -53,7 +54,7 @@ async fn a_change_is_completed_from_each_of_its_steps() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_to_one_partition_is_completed() -> Result<()> {
+async fn an_interrupted_change_to_one_partition_is_completed() -> Result<()> {
     let changing = "8|- 5 9|-";
     let steps: [(&str, &[&str]); 6] = [
         ("-", &["change", "7", changing]),
@@ -80,7 +81,7 @@ async fn a_change_to_one_partition_is_completed() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn limits_are_whole_after_an_interrupted_change_to_one() -> Result<()> {
+async fn limits_are_right_after_an_interrupted_change_to_one() -> Result<()> {
     let changing = "8|- 5 9|-";
     let changes = ["-", "5", "9"].map(|tag| (tag, vec!["change", "7", changing]));
     let removals = ["5", "9"].map(|tag| (tag, vec!["remove", "8"]));
@@ -109,11 +110,11 @@ async fn limits_are_whole_after_an_interrupted_change_to_one() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn message_at_the_home_takes_a_change_back() -> Result<()> {
+async fn a_message_at_the_home_reverts_an_interrupted_change() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.push("").id("a").delay(HOUR).await?;
-    // A failover undid the change at the home, and a client brought the map back.
+    // A failover has undone the change at the home, and a client has written the old map again.
     let changing = "7|-|- 5 9";
     for tag in ["5", "9", "-"] {
         remap(&setup, tag, &["forward", changing]).await?;
@@ -126,7 +127,7 @@ async fn message_at_the_home_takes_a_change_back() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_number_takes_an_interrupted_change_back() -> Result<()> {
+async fn a_change_to_another_number_reverts_an_interrupted_one() -> Result<()> {
     let setup = setup().await?;
     remap(&setup, "-", &["change", "0", "7|-|- 5 9"]).await?;
     remap(&setup, "5", &["forward", "7|-|- 5 9"]).await?;
@@ -135,7 +136,7 @@ async fn another_number_takes_an_interrupted_change_back() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_at_another_partition_takes_the_change_back() -> Result<()> {
+async fn a_message_elsewhere_reverts_an_interrupted_change() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     for tag in ["-", "5"] {
@@ -149,7 +150,7 @@ async fn a_message_at_another_partition_takes_the_change_back() -> Result<()> {
         }
     };
     queue.push("").id(&away).delay(HOUR).await?;
-    // The process ended after the home was closed.
+    // The process ended after it had closed the home.
     remap(&setup, "-", &["change", "7", "8|- 5|- 6 7"]).await?;
     let error = queue.partition_into(3).await.expect_err("a message");
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
@@ -159,14 +160,14 @@ async fn a_message_at_another_partition_takes_the_change_back() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pushes_to_an_interrupted_change_name_its_remedy() -> Result<()> {
+async fn pushes_during_an_interrupted_change_name_its_remedy() -> Result<()> {
     let setup = setup().await?;
     remap(&setup, "-", &["change", "0", "7|-|- 5 9"]).await?;
     let error = setup.queue.push("").id("a").await.expect_err("a change");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let remedy = format!("dueq partitions {} 3", setup.queue.name());
     assert!(error.to_string().contains(&remedy), "{error}");
-    // A deletion that was interrupted is completed by the next one.
+    // The next deletion completes one that was interrupted.
     remap(&setup, "-", &["close", "7", "8|- 5 9|"]).await?;
     let error = setup.queue.partition_into(3).await.expect_err("a deletion");
     assert!(error.to_string().contains("being deleted"), "{error}");
@@ -176,7 +177,7 @@ async fn pushes_to_an_interrupted_change_name_its_remedy() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_operators_at_once_leave_one_usable_map() -> Result<()> {
+async fn two_concurrent_repartitions_leave_one_usable_map() -> Result<()> {
     for round in 0..5 {
         let setup = setup().await?;
         let name = setup.queue.name();
@@ -197,7 +198,7 @@ async fn two_operators_at_once_leave_one_usable_map() -> Result<()> {
             three.is_ok() || five.is_ok(),
             "round {round}: {three:?} {five:?}"
         );
-        // The one that lost repeats its call.
+        // The operator whose change lost the race repeats its call.
         setup.queue.partition_into(4).await?;
         serves(&setup, 4).await?;
     }
@@ -205,7 +206,7 @@ async fn two_operators_at_once_leave_one_usable_map() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_reply_of_a_change_is_repeated() -> Result<()> {
+async fn a_change_of_partitions_is_repeated_after_a_lost_reply() -> Result<()> {
     let setup = setup().await?;
     setup.command::<String>(&["SCRIPT", "LOAD", REMAP]).await?;
     let proxy = Proxy::start(setup.server.port()).await?;

@@ -7,7 +7,7 @@ use dueq::{Applied, Client, ErrorKind, MessageState, QueueLimits};
 use super::{base, remap};
 use crate::support::{HOUR, LONG, Setup, ids, messages, setup};
 
-/// Deletes a partition, as a master that comes back empty does.
+/// Deletes the keys of a partition, as if its master had come back empty.
 async fn lose(setup: &Setup, tag: &str) -> Result<()> {
     let keys: Vec<String> = setup
         .command(&["KEYS", &format!("{}:*", base(setup, tag))])
@@ -23,7 +23,7 @@ async fn map_of(setup: &Setup, tag: &str) -> Result<Option<String>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_partition_gets_the_map_again() -> Result<()> {
+async fn a_lost_partition_gets_the_map_from_the_next_call() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.partition_into(3).await?;
@@ -36,7 +36,7 @@ async fn a_lost_partition_gets_the_map_again() -> Result<()> {
     for tag in &tags[1..] {
         lose(&setup, tag).await?;
     }
-    // Nothing but a map creates a partition, so that no client with an old map can.
+    // Only a call with the map creates a partition, so that no client with an old map can.
     assert_eq!(queue.stats().await?.scheduled, 0);
     assert!(queue.claim(10, LONG).await?.is_empty());
     assert_eq!(map_of(&setup, &tags[1]).await?, None);
@@ -50,7 +50,7 @@ async fn a_lost_partition_gets_the_map_again() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lost_partition_gets_the_limits_of_the_queue_again() -> Result<()> {
+async fn a_lost_partition_gets_the_limits_of_the_queue_again() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let limits = QueueLimits::new().max_messages(Some(300)).max_crashes(2);
@@ -58,7 +58,7 @@ async fn lost_partition_gets_the_limits_of_the_queue_again() -> Result<()> {
     queue.partition_into(3).await?;
     let partitions = queue.partitions().await?;
     lose(&setup, &partitions[1].tag).await?;
-    // A client creates the partition, and may not set limits.
+    // A producer's client creates the partition, but has no right to set limits.
     for receipt in queue.push_many(messages(60)).await {
         assert!(receipt?.is_created());
     }
@@ -77,14 +77,14 @@ async fn lost_partition_gets_the_limits_of_the_queue_again() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_partition_is_paused_and_limited_as_its_queue() -> Result<()> {
+async fn a_lost_partition_gets_the_pause_and_limits_again() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.configure(QueueLimits::new().max_crashes(2)).await?;
     queue.partition_into(3).await?;
     queue.pause().await?;
     let tags = queue.partitions().await?;
-    // The home is restored from another partition, which is not lost.
+    // If the home is lost, its state comes from another partition that still exists.
     for tag in [&tags[1].tag, "-"] {
         lose(&setup, tag).await?;
         for receipt in queue.push_many(messages(60)).await {
@@ -99,7 +99,7 @@ async fn a_lost_partition_is_paused_and_limited_as_its_queue() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_deleted_if_another_program_uses_a_key() -> Result<()> {
+async fn deletion_is_refused_if_a_key_has_a_foreign_type() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.partition_into(3).await?;
@@ -129,7 +129,7 @@ async fn nothing_is_deleted_if_another_program_uses_a_key() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_home_without_its_map_gets_it_from_the_others() -> Result<()> {
+async fn a_home_that_lost_its_map_gets_it_from_the_others() -> Result<()> {
     for lost in ["all", "the newest map"] {
         let setup = setup().await?;
         let queue = &setup.queue;
@@ -155,7 +155,7 @@ async fn a_home_without_its_map_gets_it_from_the_others() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_that_lost_everything_has_one_partition() -> Result<()> {
+async fn a_queue_that_lost_all_keys_has_one_partition() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.partition_into(3).await?;
@@ -169,7 +169,7 @@ async fn a_queue_that_lost_everything_has_one_partition() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unreadable_map_is_named_and_nothing_is_changed() -> Result<()> {
+async fn an_unreadable_map_is_named_and_changes_nothing() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.partition_into(3).await?;
@@ -196,7 +196,7 @@ async fn an_unreadable_map_is_named_and_nothing_is_changed() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_slept_through_a_change_creates_no_partition() -> Result<()> {
+async fn a_client_with_an_outdated_map_creates_no_partition() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.partition_into(4).await?;
@@ -215,7 +215,7 @@ async fn a_client_that_slept_through_a_change_creates_no_partition() -> Result<(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_doctor_examines_and_repairs_every_partition() -> Result<()> {
+async fn doctor_examines_and_repairs_every_partition() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.partition_into(3).await?;
@@ -232,7 +232,7 @@ async fn the_doctor_examines_and_repairs_every_partition() -> Result<()> {
         .command::<()>(&["ZREM", &key("scheduled"), &ids[0]])
         .await?;
     for repair in [false, true] {
-        // A client that does not know the map yet.
+        // This client does not know the map yet.
         let fresh = Client::connect(&setup.server.url())
             .await?
             .queue(queue.name())?;
@@ -250,7 +250,7 @@ async fn the_doctor_examines_and_repairs_every_partition() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_doctor_restores_a_newer_map_to_the_home() -> Result<()> {
+async fn doctor_writes_a_newer_map_to_the_home() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.partition_into(3).await?;

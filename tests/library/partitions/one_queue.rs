@@ -68,7 +68,7 @@ async fn a_client_without_the_map_learns_it_from_a_refusal() -> Result<()> {
     let other = Client::connect(&setup.server.url())
         .await?
         .queue(setup.queue.name())?;
-    // This client knows of one partition only.
+    // This client assumes a single partition.
     assert_eq!(other.stats().await?.pushed, 0);
     setup.queue.partition_into(5).await?;
     for receipt in other.push_many(messages(500)).await {
@@ -88,7 +88,7 @@ async fn a_client_without_the_map_learns_it_from_a_refusal() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ids_of_the_library_share_calls() -> Result<()> {
+async fn pushes_with_ids_of_the_library_share_calls() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.partition_into(12).await?;
@@ -151,11 +151,11 @@ async fn pages_are_merged_by_time_over_all_partitions() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_of_operators_reach_every_partition() -> Result<()> {
+async fn operators_calls_reach_every_partition() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.partition_into(4).await?;
-    // A client that does not know the map yet.
+    // This client does not know the map yet.
     let fresh = Client::connect(&setup.server.url())
         .await?
         .queue(queue.name())?;
@@ -192,7 +192,7 @@ async fn calls_of_operators_reach_every_partition() -> Result<()> {
     assert!(!queue.exists().await?);
     let left: Vec<String> = setup.command(&["KEYS", "*"]).await?;
     assert_eq!(left, [] as [String; 0]);
-    // The queue begins anew with one partition.
+    // A queue that is created again has one partition.
     assert!(
         fresh
             .push("")

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use crate::support::{HOUR, Setup, ids, messages, setup};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_with_messages_keeps_its_partitions() -> Result<()> {
+async fn repartition_is_refused_while_the_queue_has_messages() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     for before in [1, 3] {
@@ -23,7 +23,7 @@ async fn a_queue_with_messages_keeps_its_partitions() -> Result<()> {
         assert!(error.to_string().contains("holds"), "{error}");
         assert_eq!(queue.partitions().await?.len(), before);
         assert_eq!(queue.stats().await?.scheduled, 20);
-        // Nothing waits for the partitions.
+        // The refused change closed nothing.
         assert!(queue.push("").id("more").delay(HOUR).await?.is_created());
         assert_eq!(queue.purge(MessageState::Scheduled).await?, 21);
     }
@@ -35,7 +35,7 @@ async fn a_queue_with_messages_keeps_its_partitions() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn limits_and_pause_follow_a_queue_to_its_partitions() -> Result<()> {
+async fn limits_and_pause_are_kept_by_a_repartition() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue
@@ -73,28 +73,28 @@ async fn limits_and_pause_follow_a_queue_to_its_partitions() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_ended_is_remembered_before_partitions_change() -> Result<()> {
+async fn partitions_change_only_after_ended_ids_are_forgotten() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.push("").id("a").delay(HOUR).await?;
     assert_eq!(queue.cancel("a").await?, CancelOutcome::Cancelled);
     let time = queue.end_of("a").await?.expect("it was cancelled");
     queue.partition_into(3).await?;
-    // A repetition of the push might otherwise store the message a second time.
+    // Otherwise a repeated push could store its message a second time.
     let after_ms = setup.client.server_time().await?.now_ms() - time.ended_at_ms;
     assert!(after_ms >= 12_000, "{after_ms} ms after the cancel");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn producers_wait_while_the_partitions_change() -> Result<()> {
+async fn producers_wait_while_partitions_change() -> Result<()> {
     let setup = setup().await?;
     let queue = setup.queue.clone();
     queue.pause().await?;
     for count in [4, 9, 2, 1, 12] {
         let pushing = queue.clone();
         let pushes = tokio::spawn(async move { pushing.push_many(messages(200)).await });
-        // Either the pushes come first, or the change.
+        // Either the pushes come first and the change is refused, or the change comes first.
         match queue.partition_into(count).await {
             Ok(()) => {}
             Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}"),
@@ -109,7 +109,7 @@ async fn producers_wait_while_the_partitions_change() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rate_and_max_leased_are_divided_again() -> Result<()> {
+async fn rate_and_max_leased_are_divided_among_new_partitions() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let second = Duration::from_secs(1);
@@ -145,7 +145,7 @@ async fn rate_and_max_leased_are_divided_again() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn throttle_closes_every_partition() -> Result<()> {
+async fn throttle_closes_every_partition_of_the_queue() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.partition_into(4).await?;
@@ -194,7 +194,7 @@ async fn script_calls(setup: &Setup) -> Result<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn layout_3_and_its_limits_follow_a_queue_to_its_partitions() -> Result<()> {
+async fn layout_3_and_its_limits_are_kept_by_a_repartition() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let limits = QueueLimits::new().layout3().max_remembered(1_000);

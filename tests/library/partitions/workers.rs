@@ -11,7 +11,7 @@ use crate::support::child::{Process, Role};
 use crate::support::{HOUR, Running, Seen, Setup, holding, ids, messages, push_all, seen};
 use crate::support::{setup, stats_until, until};
 
-/// The names of the live nodes of each partition, by the name of the partition's node set.
+/// The live nodes of each partition, by the key of the partition's node set.
 type Attendants = BTreeMap<String, BTreeSet<String>>;
 
 async fn attendants(setup: &Setup) -> Result<Attendants> {
@@ -24,13 +24,13 @@ async fn attendants(setup: &Setup) -> Result<Attendants> {
     Ok(attendants)
 }
 
-/// The names of the nodes of the queue.
+/// The ids of the nodes in the roster of the queue.
 async fn roster(setup: &Setup) -> Result<Vec<String>> {
     let live = ["ZRANGEBYSCORE", "dueq:{orders}:nodes", "-inf", "(0"];
     setup.command(&live).await
 }
 
-/// The attendants as soon as each partition has them as wanted.
+/// Waits until each partition has the wanted nodes, and returns them.
 async fn attended(
     setup: &Setup,
     what: &str,
@@ -40,7 +40,7 @@ async fn attended(
     until(what, || attendants(setup), is_wanted).await
 }
 
-/// Workers that ack, each on connections of its own.
+/// Starts workers that ack, each with its own connections.
 async fn acking_workers(url: &str, count: usize) -> Result<(Vec<Running>, Seen<String>)> {
     let (sender, seen) = seen();
     let mut workers = Vec::new();
@@ -125,7 +125,7 @@ async fn survivors_attend_the_partitions_of_killed_workers() -> Result<()> {
         process.kill().await?;
     }
     let killed = Instant::now();
-    // Redis forgets the killed ones, and the two others share every partition.
+    // Redis forgets the killed nodes, and the two survivors share all partitions.
     let mut history = Vec::new();
     let look = async || {
         let found = attendants(&setup).await?;
@@ -157,7 +157,7 @@ async fn survivors_attend_the_partitions_of_killed_workers() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn others_attend_the_partitions_of_stopping_workers() -> Result<()> {
+async fn other_workers_take_the_partitions_of_stopping_ones() -> Result<()> {
     let setup = setup().await?;
     setup.queue.partition_into(32).await?;
     let url = setup.server.url();
@@ -174,7 +174,7 @@ async fn others_attend_the_partitions_of_stopping_workers() -> Result<()> {
     for (worker, _) in &stopping {
         worker.ask_to_stop();
     }
-    // They claim nothing from the moment on at which they leave the roster.
+    // A stopping worker claims nothing after it has left the roster.
     let only_one = |roster: &Vec<String>| roster.len() == 1;
     until("the others left", || roster(&setup), only_one).await?;
     let late = (0..100).map(|n| Message::new("").id(format!("late-{n}")));
@@ -215,7 +215,7 @@ async fn workers_with_free_handlers_help_a_busy_partition() -> Result<()> {
         .iter()
         .find(|(_, nodes)| is_shared(nodes))
         .context("one")?;
-    // An id of that partition.
+    // Finds an id that belongs to the busy partition.
     let mut group = 0;
     let group = loop {
         let id = format!("{{{group}}}");
@@ -227,7 +227,7 @@ async fn workers_with_free_handlers_help_a_busy_partition() -> Result<()> {
     let held = (0..WORKERS).map(|n| Message::new("").id(format!("{group}{n}")));
     push_all(&setup.queue, held.collect()).await?;
     for (_, seen) in &mut workers {
-        // Each handler holds its message: only another worker can have the next one.
+        // Each handler keeps its message, so only another worker can get the next one.
         seen.next().await?;
     }
     Ok(())

@@ -11,13 +11,13 @@ use crate::support::{
 };
 
 const PUSH: &str = include_str!("../../../lua/dist/push.lua");
-/// More values than Lua can unpack at once (slightly under 8,000).
+/// More values than Lua can unpack at once, which is slightly below 8,000.
 const CROWD: usize = 12_000;
 
 /// In Redisson's delayed queue, an element that cannot be unpacked aborts every transfer. Elements
 /// before it are transferred repeatedly, elements behind it never.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_unparsable_element_wedges_the_rest() -> Result<()> {
+async fn unparsable_entries_stop_no_other_message() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.push("").id("far").due(HOUR).await?;
@@ -74,7 +74,7 @@ async fn one_unparsable_element_wedges_the_rest() -> Result<()> {
         .command::<()>(&["RPUSH", "dueq:{orders}:wake", "not", "", "tokens"])
         .await?;
 
-    // Payloads that the handler cannot decode: empty, not text, not JSON, JSON of another type.
+    // Payloads that the handler cannot decode: empty, not text, not JSON, and JSON of another type.
     let poison: [&[u8]; 5] = [b"", b"\xff\xfe", b"{\"unfinished\":", b"\"a text\"", b"-1"];
     for payload in poison {
         queue.push(payload).max_attempts(1).await?;
@@ -97,8 +97,8 @@ async fn one_unparsable_element_wedges_the_rest() -> Result<()> {
     assert_eq!(handled, (0..50).collect::<Vec<_>>());
     let stats = stats_until(queue, "all settled", |stats| stats.acked + stats.dead == 55).await?;
     assert_eq!((stats.acked, stats.dead), (50, 5), "{stats:?}");
-    // No entry of them remains in any key. A reap turns the invalid leases into due messages without
-    // a payload, which a later claim drops: it may do so after the last ack.
+    // No key contains any of the bad entries. A reap turns the invalid leases into due messages
+    // without a payload, which a later claim drops: it may do so after the last ack.
     let left = async || {
         let stats = queue.stats().await?;
         let head = ["ZRANGE", "dueq:{orders}:scheduled", "0", "0"];
@@ -107,7 +107,7 @@ async fn one_unparsable_element_wedges_the_rest() -> Result<()> {
         Ok((stats.scheduled, stats.ready, stats.leased, leases, head))
     };
     let is_clean = |(scheduled, ready, leased, leases, head): &(u64, u64, u64, u64, Vec<_>)| {
-        // One lease is the placeholder.
+        // The one lease is the placeholder.
         (*scheduled, *ready, *leased, *leases) == (1, 0, 0, 1) && head == &[b"far"]
     };
     until("no invalid entry", left, is_clean).await?;
@@ -115,7 +115,7 @@ async fn one_unparsable_element_wedges_the_rest() -> Result<()> {
     Ok(())
 }
 
-/// Handles the crowd, each message once.
+/// Waits until a worker has handled the whole crowd, each message once.
 async fn handled(queue: &Queue) -> Result<QueueStats> {
     let (worker, mut seen) = acking(queue.worker().concurrency(500));
     let mut handled = seen.take(CROWD).await?;
@@ -129,7 +129,7 @@ async fn handled(queue: &Queue) -> Result<QueueStats> {
 /// Scripts that unpack all due messages at once, as in apalis-redis, bee-queue and delayqueue, fail
 /// at 8,000 due messages. Every later try fails as well, because the number never shrinks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_than_8000_due_at_once_wedges_every_fetch() -> Result<()> {
+async fn more_than_8000_due_messages_stop_no_claim() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let due = Due::at_ms(server_us(&mut setup.redis().await?).await? / 1_000);
@@ -150,14 +150,14 @@ async fn more_than_8000_due_at_once_wedges_every_fetch() -> Result<()> {
     Ok(())
 }
 
-/// The same for leases that run out together: the recovery of BullMQ, bee-queue and delayqueue had
-/// this limit too.
+/// When more than 8,000 leases expire together, the recovery of BullMQ, bee-queue and delayqueue
+/// fails for good, because their scripts unpack all of them at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_than_8000_expired_leases_wedge_every_recovery() -> Result<()> {
+async fn more_than_8000_expired_leases_stop_no_reap() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     push_all(queue, messages(CROWD)).await?;
-    // No worker beats, so no worker reaps: all leases have run out at the end.
+    // No worker beats, so nothing is reaped until all leases have expired.
     let mut granted = 0;
     while granted < CROWD {
         granted += queue.claim(1_000, Duration::from_millis(1)).await?.len();
@@ -174,7 +174,7 @@ async fn more_than_8000_expired_leases_wedge_every_recovery() -> Result<()> {
 /// A simple delay queue uses the payload as the member of a sorted set. It then keeps one message
 /// where two equal ones were pushed.
 #[tokio::test]
-async fn equal_payloads_collapse() -> Result<()> {
+async fn messages_with_equal_payloads_stay_separate() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let due = Due::at_ms(server_us(&mut setup.redis().await?).await? / 1_000);
@@ -207,7 +207,7 @@ async fn equal_payloads_collapse() -> Result<()> {
 /// In Redisson's delayed queue, an element offered with a negative delay arrived long after the
 /// others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn negative_delay() -> Result<()> {
+async fn past_times_are_due_now_and_negative_delays_refused() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let (worker, mut seen) = acking(queue.worker());

@@ -18,7 +18,7 @@ use crate::support::{
 /// Redisson's blocking queues, Sidekiq's basic fetch and Resque pop a message before they process
 /// it. A process that dies loses its messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pop_without_lease_loses_on_crash() -> Result<()> {
+async fn killed_process_loses_no_claimed_message() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     push_all(queue, messages(150)).await?;
@@ -147,13 +147,13 @@ fn append_only_file(setup: &Setup) -> Result<PathBuf> {
         .with_context(|| format!("no append-only file in {}", folder.display()))
 }
 
-/// In asynq an expired lease counts as a failed try. A message that kills its process then charges
-/// the messages handled beside it, and archives those at their last try.
+/// In asynq an expired lease counts as a failed try. So a message that kills its process also
+/// charges the messages that are handled beside it, and archives those that were at their last try.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_charges_no_attempt_of_messages_beside_it() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    // Each message has one attempt, which no crash may use up.
+    // Each message may be attempted once. Crashes must not use up that attempt.
     let innocent = messages(49)
         .into_iter()
         .map(|message| message.max_attempts(1));

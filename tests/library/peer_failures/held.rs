@@ -1,4 +1,4 @@
-//! A TCP proxy that delays one reply until it is stale.
+//! A TCP proxy that holds one reply back until it is out of date.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -156,9 +156,9 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 const CLAIM: &str = include_str!("../../../lua/dist/claim.lua");
 
 /// A claim's reply is in flight while the store is emptied and a new queue is created. The late
-/// reply names the old incarnation, which must not count as a second change.
+/// reply has the old incarnation, which must not count as a second change of the store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_late_reply_of_the_old_queue_reports_no_change() -> Result<()> {
+async fn a_late_reply_of_the_old_queue_reports_no_new_change() -> Result<()> {
     let setup = setup().await?;
     setup.queue.push("").id("far").due(HOUR).await?;
     // The server now has the script; otherwise the held reply could be a NOSCRIPT error.

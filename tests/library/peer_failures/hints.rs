@@ -68,7 +68,7 @@ async fn fires(
 /// to an earlier transfer sets that timer, so a lost subscription stops all transfers until a
 /// restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn subscription_lost_and_transfer_stops_for_ever() -> Result<()> {
+async fn messages_fire_after_the_subscription_is_lost() -> Result<()> {
     let server = Server::start(&[])?;
     let mut admin = connection(&server.url()).await?;
     command::<()>(
@@ -114,7 +114,7 @@ async fn subscription_lost_and_transfer_stops_for_ever() -> Result<()> {
 /// A client that subscribes only at its start receives no notice from a server that takes over the
 /// address. Redisson fixed this several times.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_resubscription_after_failover() -> Result<()> {
+async fn worker_gets_notices_again_after_a_failover() -> Result<()> {
     let mut setup = setup_with(&["--repl-diskless-sync-delay", "0"]).await?;
     let (worker, mut seen) = reporting(&setup.queue);
     let port = setup.server.port().to_string();
@@ -155,7 +155,7 @@ async fn no_resubscription_after_failover() -> Result<()> {
 /// In Redisson's delayed queue, a message can wait for a later one: the timer was set for the later
 /// one and stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_nearer_message_does_not_re_arm_the_timer() -> Result<()> {
+async fn an_earlier_message_replaces_a_later_timer() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let (worker, mut seen) = reporting(queue);
@@ -183,7 +183,7 @@ async fn a_nearer_message_does_not_re_arm_the_timer() -> Result<()> {
 /// In Redisson's delayed queue, the reply of a running transfer sets the timer when it arrives. It
 /// overwrites the earlier time that a notice has set meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stale_reply_replaces_a_nearer_timer() -> Result<()> {
+async fn a_late_reply_keeps_an_earlier_timer() -> Result<()> {
     let setup = setup().await?;
     let proxy = Holding::start(setup.server.port(), BEAT).await?;
     setup.queue.push("").id("far").due(HOUR).await?;
@@ -225,7 +225,7 @@ fn push_raw(port: u16, queue: &Queue, id: &str, due: &str) -> Result<()> {
 /// In Redisson only a process with the delayed queue open transfers elements. If the producers exit
 /// and the consumers open only the destination queue, no element ever arrives.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn consumers_that_only_read_never_trigger_transfer() -> Result<()> {
+async fn workers_without_channels_find_due_messages() -> Result<()> {
     let setup = setup().await?;
     // No user may publish or subscribe.
     setup
@@ -255,7 +255,7 @@ async fn consumers_that_only_read_never_trigger_transfer() -> Result<()> {
 /// With Redisson, an element that became due before any process opened the delayed queue can stay
 /// until the next push.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_first_used_before_its_consumer_exists() -> Result<()> {
+async fn a_message_pushed_before_any_worker_started_fires() -> Result<()> {
     let setup = setup().await?;
     let overdue_ms = server_us(&mut setup.redis().await?).await? / 1_000 - 3_600_000;
     for (id, due) in [
@@ -273,7 +273,7 @@ async fn a_queue_first_used_before_its_consumer_exists() -> Result<()> {
 /// The reverse order: a consumer that starts without a queue has no due time to wait for, and may
 /// never check again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_consumer_started_before_its_queue_exists() -> Result<()> {
+async fn a_worker_started_before_its_queue_exists_serves_it() -> Result<()> {
     for delay in [0, 50, 1_500] {
         let setup = setup().await?;
         let (worker, mut seen) = reporting(&setup.queue);

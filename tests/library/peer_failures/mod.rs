@@ -1,5 +1,5 @@
-//! Failures of other delay queues: one test for each, named after the failure. Its comment
-//! describes how the failure arises in another product. `recovery` measures recovery times; its
+//! Failures of other delay queues: one test for each shows that dueq does not fail so. The test's
+//! comment describes the failure in the other product. `recovery` measures recovery times; its
 //! bounds fail only a broken build. Each test prints the measured time (`cargo test --test library
 //! recovery -- --nocapture`).
 //!

@@ -1,5 +1,5 @@
-//! Length of an interruption of work. The bounds allow seconds for a slow machine; each test prints
-//! its figure.
+//! How long work is interrupted by a fault. The bounds allow seconds for a slow machine; each test
+//! prints the measured time.
 
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -125,8 +125,8 @@ async fn recovers_within_fallback_from_a_leader_killed_before_due() -> Result<()
 }
 
 /// Pushes twenty messages: half are due at one instant, the others 1 ms apart. Kills the leader
-/// `before` that and returns the messages that the standby handled; `None` if the process was no
-/// longer the leader.
+/// `before_ms` before that instant and returns the messages that the standby handled; `None` if the
+/// process was no longer the leader.
 async fn kill_leader(setup: &Setup, before_ms: u64, number: u64) -> Result<Option<Vec<Started>>> {
     let key = |name: &str| format!("dueq:{{orders}}:{name}");
     let named = async || {
@@ -194,7 +194,8 @@ async fn kill_leader(setup: &Setup, before_ms: u64, number: u64) -> Result<Optio
     Ok(led.then_some(handled))
 }
 
-/// Pushes one after the other, so that each message becomes the head and finds the worker idle.
+/// Pushes one message after another, so that each becomes the head and finds the worker idle.
+/// Prints and returns the latest one.
 async fn latest(what: &str, queue: &Queue, seen: &mut Seen<Duration>) -> Result<()> {
     let mut all = Vec::new();
     for delay in [0, 20, 150, 300, 1_200, 5, 40, 0, 700, 90] {
@@ -211,8 +212,8 @@ async fn latest(what: &str, queue: &Queue, seen: &mut Seen<Duration>) -> Result<
     Ok(())
 }
 
-/// Notices and wake-up list both fail: the user has no right to channels, and the wake-up list's
-/// key has another type.
+/// Both hints fail: the user has no right to channels, and the key of the wake-up list has another
+/// type.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fires_within_fallback_without_notices_and_wake_ups() -> Result<()> {
     let server = Server::start(&[])?;
@@ -242,7 +243,7 @@ async fn fires_within_fallback_without_notices_and_wake_ups() -> Result<()> {
     worker.stop().await
 }
 
-/// Eight other connections consume the wake-up tokens, like connections of a machine that is gone.
+/// Eight connections of other clients consume the wake-up tokens, as if their machine were gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recovers_within_fallback_without_notices_and_wake_tokens() -> Result<()> {
     let setup = setup().await?;
@@ -312,7 +313,7 @@ async fn recovers_within_fallback_while_hints_are_cut_every_10_ms() -> Result<()
     worker.stop().await
 }
 
-/// Measured from the first reply of the restarted server, for any length of the outage.
+/// The time counts from the first reply of the restarted server, for any length of the outage.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recovers_within_a_second_of_a_server_restart() -> Result<()> {
     let mut setup = setup_with(&["--appendonly", "yes", "--appendfsync", "always"]).await?;
@@ -334,7 +335,7 @@ async fn recovers_within_a_second_of_a_server_restart() -> Result<()> {
         let answered = Instant::now();
         assert_eq!(seen.next().await?, id);
         due.push(answered.elapsed());
-        // The same for a producer, with a message that no node knows.
+        // A producer pushes a message of which no node has heard.
         let id = format!("new after {away_ms} ms");
         assert_eq!(setup.queue.push("").id(&id).await?, PushOutcome::Created);
         assert_eq!(seen.next().await?, id);

@@ -1,4 +1,4 @@
-//! A pull that is dropped loses and charges nothing, at whatever stage.
+//! A pull that is dropped at any stage loses no message and charges none.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn failed_once(queue: &Queue) -> Result<()> {
     Ok(())
 }
 
-/// The message is released as it was, and the next pull gets it.
+/// Checks that the message was released unchanged, and that the next pull gets it.
 async fn is_released(
     queue: &Queue,
     puller: &Puller,
@@ -41,7 +41,7 @@ async fn is_released(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pull_dropped_before_its_claim_claims_nothing() -> Result<()> {
+async fn a_pull_dropped_before_its_claim_grants_nothing() -> Result<()> {
     let Setup { queue, .. } = &setup().await?;
     let puller = queue.puller();
     failed_once(queue).await?;
@@ -52,7 +52,7 @@ async fn a_pull_dropped_before_its_claim_claims_nothing() -> Result<()> {
         begin(pull).await;
     }
     drop(pulls);
-    // The node has seen them all: a later one is answered.
+    // This pull is answered, so the node has seen all earlier ones.
     assert!(puller.pull(1, LONG, Duration::ZERO).await?.is_empty());
     let before = queue.stats().await?;
     let _ = queue.run_now("id").await?;
@@ -64,7 +64,7 @@ async fn a_pull_dropped_before_its_claim_claims_nothing() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pull_dropped_during_its_claim_releases() -> Result<()> {
+async fn a_pull_dropped_during_its_claim_releases_its_grant() -> Result<()> {
     let setup = setup().await?;
     let proxy = Proxy::start(setup.server.port()).await?;
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
@@ -74,7 +74,7 @@ async fn a_pull_dropped_during_its_claim_releases() -> Result<()> {
     let before = setup.queue.stats().await?;
     let mut pull = Box::pin(puller.pull(1, LONG, LIMIT));
     begin(&mut pull).await;
-    // Its first claim has been answered when a later pull is answered.
+    // When this later pull is answered, the claim of the first one has been answered too.
     assert!(puller.pull(1, LONG, Duration::ZERO).await?.is_empty());
     proxy.stall_calls_of(CLAIM);
     let _ = setup.queue.run_now("id").await?;
@@ -120,7 +120,7 @@ async fn messages_of_a_dropped_pull_go_to_the_next_pull() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pull_dropped_with_its_answer_at_hand_releases() -> Result<()> {
+async fn a_pull_dropped_with_an_unread_answer_releases_it() -> Result<()> {
     let Setup { queue, .. } = &setup().await?;
     let puller = queue.puller();
     failed_once(queue).await?;
@@ -129,7 +129,8 @@ async fn a_pull_dropped_with_its_answer_at_hand_releases() -> Result<()> {
     let before = queue.stats().await?;
     let _ = queue.run_now("id").await?;
     stats_until(queue, "the grant", |stats| stats.leased == 1).await?;
-    // The answer is sent within this time; if not, the drop finds the claim in flight.
+    // The answer normally arrives within this time. If not, the drop finds the claim in flight,
+    // which must have the same effect.
     tokio::time::sleep(20 * MS).await;
     drop(pull);
     is_released(queue, &puller, &before, 1).await?;
@@ -137,7 +138,7 @@ async fn a_pull_dropped_with_its_answer_at_hand_releases() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shutdown_releases_what_nobody_has_received() -> Result<()> {
+async fn a_shutdown_releases_messages_that_no_caller_received() -> Result<()> {
     let Setup { queue, .. } = &setup().await?;
     let puller = queue.puller();
     let mut unread = Box::pin(puller.pull(1, LONG, LIMIT));
@@ -145,7 +146,7 @@ async fn a_shutdown_releases_what_nobody_has_received() -> Result<()> {
     queue.push("").id("id").await?;
     stats_until(queue, "the grant", |stats| stats.leased == 1).await?;
     puller.shutdown().await?;
-    // Its caller may still take it; it does not.
+    // The caller could still read the answer, but drops the pull.
     drop(unread);
     let stats = stats_until(queue, "the release", |stats| stats.leased == 0).await?;
     assert_eq!((stats.released, stats.crashed, stats.nodes), (1, 0, 0));

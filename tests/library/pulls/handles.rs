@@ -12,7 +12,7 @@ use dueq::{Client, Delivery, Due, Message, Queue, QueueStats};
 use super::{MS, pull_one};
 use crate::support::{HOUR, LONG, Setup, push_and_claim, seen, setup, steal};
 
-/// The same queue in another process, which knows the text of the handle only.
+/// The delivery of this handle in another process, which knows only the text of the handle.
 async fn elsewhere(setup: &Setup, handle: &DeliveryHandle) -> Result<RemoteDelivery> {
     let queue = Client::connect(&setup.server.url())
         .await?
@@ -82,7 +82,7 @@ async fn another_client_settles_by_handle() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_retry_by_handle_may_name_a_time() -> Result<()> {
+async fn a_retry_by_handle_accepts_a_fixed_due_time() -> Result<()> {
     let setup = setup().await?;
     let handle = handle(&setup.queue).await?;
     let at_ms = setup.client.server_time().await?.unix_us / 1_000 + 3_600_000;
@@ -102,7 +102,7 @@ async fn a_retry_by_handle_may_name_a_time() -> Result<()> {
     Ok(())
 }
 
-/// No settlement acts: each outcome is in `words`, by its debug output.
+/// Checks that no settlement acts. The outcome of each, by its debug output, is one of `words`.
 async fn is_refused(remote: &RemoteDelivery, words: &[&str]) -> Result<()> {
     let outcomes = [
         format!("{:?}", remote.ack().await?),
@@ -136,7 +136,7 @@ async fn a_handle_of_a_lost_lease_is_refused() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handle_of_a_lapsed_lease_is_refused() -> Result<()> {
+async fn a_handle_of_an_expired_lease_is_refused() -> Result<()> {
     let setup = setup().await?;
     let puller = setup.queue.puller();
     setup.queue.push("").id("id").await?;
@@ -146,7 +146,7 @@ async fn a_handle_of_a_lapsed_lease_is_refused() -> Result<()> {
         .next()
         .context("a message")?
         .into_handle();
-    // The node takes the lease back, and the next pull gets the message.
+    // The node reaps the lease, and the next pull gets the message.
     let delivery = pull_one(&puller).await?;
     assert_eq!((&*delivery.id(), delivery.attempt()), ("id", 2));
     is_refused(&elsewhere(&setup, &lapsed).await?, &["Lost"]).await?;
@@ -156,7 +156,7 @@ async fn a_handle_of_a_lapsed_lease_is_refused() -> Result<()> {
 }
 
 #[tokio::test]
-async fn hostile_handles_change_nothing() -> Result<()> {
+async fn forged_handles_change_nothing() -> Result<()> {
     let setup = setup().await?;
     let first = push_and_claim(&setup.queue, Message::new("").id("first")).await?;
     let second = push_and_claim(&setup.queue, Message::new("").id("second")).await?;
@@ -169,7 +169,7 @@ async fn hostile_handles_change_nothing() -> Result<()> {
     };
     let ((head, token, id), (_, _, other_id)) = (parts(&first), parts(&second));
     for (text, outcome) in [
-        // Another message, a token that no claim has, no such message, no such partition.
+        // Handles of another message, with a token of no claim, of no message, and of no partition.
         (format!("{head}.{token}.{other_id}"), "Lost"),
         (format!("{head}.{}.{id}", "00".repeat(16)), "Lost"),
         (format!("{head}.{token}.616273656e74"), "Gone"),
@@ -196,7 +196,7 @@ async fn hostile_handles_change_nothing() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_does_not_settle_what_its_handler_detached() -> Result<()> {
+async fn a_worker_does_not_settle_a_detached_delivery() -> Result<()> {
     let setup = setup().await?;
     let (sender, mut handles) = seen();
     let worker = setup

@@ -17,7 +17,7 @@ use crate::support::{
     HOUR, LIMIT, LONG, Setup, acking, ids, messages, push_all, seen, setup, stats_until, within,
 };
 
-/// Pulls of `max` until `count` of all were pulled.
+/// Makes pulls of up to `max` messages until `count` messages were pulled in all.
 async fn pull_all(
     puller: Puller,
     max: usize,
@@ -99,7 +99,7 @@ async fn two_pullers_beside_a_worker_share_a_queue() -> Result<()> {
         let puller = client.queue("orders")?.puller();
         let (own, sender) = (puller.clone(), sender.clone());
         let task = tokio::spawn(async move {
-            // Until the shutdown.
+            // This puller runs until the shutdown.
             while let Ok(deliveries) = own.pull(7, LONG, LIMIT).await {
                 for delivery in deliveries {
                     let _ = delivery.ack().await?;
@@ -137,10 +137,10 @@ async fn two_pullers_beside_a_worker_share_a_queue() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_puller_without_pulls_leaves_messages_to_a_worker() -> Result<()> {
+async fn a_puller_without_waiting_pulls_takes_no_messages() -> Result<()> {
     let Setup { queue, .. } = &setup().await?;
     let puller = queue.puller();
-    // A node counts once the queue exists.
+    // Redis counts a node once the queue exists.
     queue.push("").due(HOUR).await?;
     stats_until(queue, "the node", |stats| stats.nodes == 1).await?;
     let (worker, mut handled) = acking(queue.worker());
@@ -155,7 +155,7 @@ async fn a_puller_without_pulls_leaves_messages_to_a_worker() -> Result<()> {
     Ok(puller.shutdown().await?)
 }
 
-/// The handles of all messages of [`ids`].
+/// Pulls all messages of [`ids`]. Returns their handles.
 async fn pulled_all(puller: &Puller, count: usize) -> Result<Vec<DeliveryHandle>> {
     let (mut handles, mut seen) = (Vec::new(), Vec::new());
     while handles.len() < count {
@@ -168,7 +168,7 @@ async fn pulled_all(puller: &Puller, count: usize) -> Result<Vec<DeliveryHandle>
     Ok(handles)
 }
 
-/// Acks by a client that has not read the queue's map.
+/// Acks all deliveries from a client that has not read the queue's map.
 async fn ack_all(url: &str, handles: Vec<DeliveryHandle>) -> Result<()> {
     let queue = Client::connect(url).await?.queue("orders")?;
     for handle in handles {
@@ -202,7 +202,7 @@ async fn a_pull_without_a_wait_asks_each_partition() -> Result<()> {
     let setup = setup().await?;
     setup.queue.partition_into(3).await?;
     let puller = setup.queue.puller();
-    // As soon as the node attends all partitions.
+    // Repeats until the node attends all partitions.
     let message = |number: usize| Message::new("").id(format!("first-{number}"));
     push_all(&setup.queue, (0..30).map(message).collect()).await?;
     let mut acked = 0;
@@ -226,7 +226,7 @@ async fn a_pull_without_a_wait_asks_each_partition() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_of_partitions_is_left_after_pulls() -> Result<()> {
+async fn a_node_leaves_a_queue_with_partitions_after_its_pulls() -> Result<()> {
     let setup = setup().await?;
     setup.queue.partition_into(4).await?;
     let puller = setup.queue.puller();
@@ -239,7 +239,7 @@ async fn a_queue_of_partitions_is_left_after_pulls() -> Result<()> {
     Ok(puller.shutdown().await?)
 }
 
-/// Each partition would take the limit of a response, one after the other.
+/// Without this rule, each partition would take the time limit of a reply, one after another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pull_of_a_silent_server_ends_after_one_claim() -> Result<()> {
     let setup = setup().await?;

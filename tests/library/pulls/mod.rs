@@ -19,7 +19,7 @@ use crate::support::{LIMIT, LONG, within};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// One message, as soon as it is due.
+/// Pulls one message as soon as it is due.
 async fn pull_one(puller: &Puller) -> Result<Delivery> {
     let pulled = within("a pull", puller.pull(1, LONG, LIMIT)).await??;
     pulled
@@ -28,7 +28,7 @@ async fn pull_one(puller: &Puller) -> Result<Delivery> {
         .context("no message within the wait")
 }
 
-/// Begins a future that cannot be complete yet.
+/// Polls a future once that cannot be complete yet.
 async fn begin<F>(future: &mut Pin<Box<F>>)
 where
     F: Future<Output = Result<Vec<Delivery>, Error>>,

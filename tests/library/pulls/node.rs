@@ -1,4 +1,4 @@
-//! The node of a puller: its queues, its end, and what it costs.
+//! The node of a puller: which queues it attends, how it ends, and how many commands it costs.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use dueq::{Client, ErrorKind};
 use super::{MS, begin, pull_one};
 use crate::support::{HOUR, LIMIT, LONG, Setup, setup, stats_until, until, within};
 
-/// How many commands the server has executed, but for those of tests.
+/// How many commands the server has executed, without those of the test itself.
 async fn commands(setup: &Setup) -> Result<u64> {
     let stats: String = setup.command(&["INFO", "commandstats"]).await?;
     let calls = stats.lines().filter_map(|line| {
@@ -51,7 +51,7 @@ async fn a_shutdown_ends_waiting_pulls() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_last_handle_ends_the_node() -> Result<()> {
+async fn dropping_the_last_handle_ends_the_node() -> Result<()> {
     let setup = setup().await?;
     setup.queue.push("").due(HOUR).await?;
     let puller = setup.queue.puller();
@@ -63,7 +63,7 @@ async fn the_last_handle_ends_the_node() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn queues_are_attended_and_left() -> Result<()> {
+async fn pullers_attend_and_leave_queues() -> Result<()> {
     let setup = setup().await?;
     let mails = setup.client.queue("mails")?;
     let pullers = setup.client.pullers();
@@ -71,7 +71,7 @@ async fn queues_are_attended_and_left() -> Result<()> {
     let of_mails = pullers.attend(&mails).await?;
     mails.push("").id("mail").await?;
     assert_eq!(pull_one(&of_mails).await?.id(), "mail");
-    // Attended twice: the pulls of one line.
+    // A second `attend` of the queue shares its line of pulls.
     let again = pullers.attend(&mails).await?;
     let mut waiting = Box::pin(of_mails.pull(1, LONG, LIMIT));
     begin(&mut waiting).await;
@@ -87,7 +87,7 @@ async fn queues_are_attended_and_left() -> Result<()> {
         again.leave().await.err().map(|e| e.kind()),
         Some(ErrorKind::InvalidInput)
     );
-    // Others go on, and the queue may be attended again.
+    // Other queues continue, and the queue may be attended again.
     setup.queue.push("").id("order").await?;
     assert_eq!(pull_one(&orders).await?.id(), "order");
     mails.push("").id("later").await?;
@@ -104,7 +104,7 @@ async fn queues_are_attended_and_left() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_that_cannot_be_used_is_told_to_pulls() -> Result<()> {
+async fn a_pull_reports_that_its_queue_cannot_be_used() -> Result<()> {
     let setup = setup().await?;
     setup
         .command::<()>(&["SET", "dueq:{orders}:meta", "of another program"])
@@ -116,18 +116,18 @@ async fn a_queue_that_cannot_be_used_is_told_to_pulls() -> Result<()> {
     Ok(())
 }
 
-/// The commands of `span` on idle queues; the queues' last is named `idle`.
+/// Counts the commands during `span` while all queues are idle. The last queue is named `idle`.
 async fn idle_commands(setup: &Setup, span: Duration) -> Result<u64> {
     let idle = setup.client.queue("idle")?;
     stats_until(&idle, "the node", |stats| stats.nodes == 1).await?;
-    // By then its queues are subscribed, and those beyond the 64th are parked.
+    // After this pause all queues are subscribed, and those beyond the 64th are parked.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let before = commands(setup).await?;
     tokio::time::sleep(span).await;
     Ok(commands(setup).await? - before)
 }
 
-/// The commands that a worker, or a puller, of this many idle queues makes in a while.
+/// Counts the commands that a worker, or a puller, of this many idle queues causes in a while.
 async fn cost_of(queues: u32, pulls: bool) -> Result<u64> {
     let setup = setup().await?;
     let names = (1..queues).map(|number| format!("queue-{number:03}"));
@@ -144,7 +144,7 @@ async fn cost_of(queues: u32, pulls: bool) -> Result<u64> {
         }
     }
     let worker = (!pulls).then(|| worker.spawn()).transpose()?;
-    // Five beats of a queue that is not parked.
+    // As long as five beats of a queue that is not parked.
     let commands = idle_commands(&setup, Duration::from_millis(4_500)).await?;
     if let Some(worker) = worker {
         worker.shutdown().await?;
@@ -158,7 +158,8 @@ async fn an_idle_puller_costs_as_much_as_an_idle_worker() -> Result<()> {
     for queues in [1, 160] {
         let (worker, puller) = tokio::try_join!(cost_of(queues, false), cost_of(queues, true))?;
         println!("{queues} idle queues: {worker} commands of a worker, {puller} of a puller");
-        // A beat more or less of each queue may be in the span. Without parking there are 800.
+        // The span may include one beat more or less of each queue. Without parking there would be
+        // 800.
         let most = worker + worker / 3 + 4;
         assert!(puller <= most, "{puller} after {worker}");
     }
@@ -167,7 +168,7 @@ async fn an_idle_puller_costs_as_much_as_an_idle_worker() -> Result<()> {
 
 /// A queue beyond the 64 that the blocking pop covers, which is parked when nothing happens.
 async fn parkable(setup: &Setup, pullers: &Pullers) -> Result<Puller> {
-    // A queue that does not exist keeps no beat.
+    // The queue must exist: a node does not beat for one that does not.
     setup.queue.push("").due(HOUR).await?;
     for number in 0..64 {
         let queue = setup.client.queue(&format!("covered-{number}"))?;
@@ -186,7 +187,7 @@ async fn a_quiet_queue_of_a_puller_is_parked() -> Result<()> {
         parked.await.map(drop)
     };
     is_parked().await?;
-    // With a pull that waits, too; the message reaches it nevertheless.
+    // The queue stays parked while a pull waits, and the message reaches the pull nevertheless.
     let mut pull = Box::pin(puller.pull(1, LONG, LIMIT));
     begin(&mut pull).await;
     is_parked().await?;
@@ -197,7 +198,7 @@ async fn a_quiet_queue_of_a_puller_is_parked() -> Result<()> {
         .context("a message")?;
     println!("late by {:?}", delivery.lateness());
     let _ = delivery.ack().await?;
-    // After dropped pulls, too.
+    // The queue is parked after dropped pulls, too.
     for _ in 0..5 {
         let mut pull = Box::pin(puller.pull(1, LONG, LIMIT));
         begin(&mut pull).await;

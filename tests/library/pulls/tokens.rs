@@ -1,4 +1,4 @@
-//! Pulls with tokens of their callers.
+//! Pulls whose tokens their callers choose.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::support::{LIMIT, LONG, setup, stats_until, until, within};
 const CLAIM: &str = include_str!("../../../lua/dist/claim.lua");
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_repeated_pull_is_told_of_its_grant_at_once() -> Result<()> {
+async fn a_repeated_pull_learns_at_once_that_its_token_is_held() -> Result<()> {
     for partitions in [1, 3] {
         let setup = setup().await?;
         setup.queue.partition_into(partitions).await?;
@@ -32,7 +32,7 @@ async fn a_repeated_pull_is_told_of_its_grant_at_once() -> Result<()> {
             (ErrorKind::InvalidInput, Some("HELD"))
         );
         assert_eq!(setup.queue.stats().await?.claimed, before.claimed);
-        // Other pulls go on.
+        // Other pulls continue.
         setup.queue.push("").id("other").await?;
         let other = within("another", puller.pull(9, LONG, LIMIT)).await??;
         assert_eq!(other[0].id(), "other");
@@ -44,21 +44,21 @@ async fn a_repeated_pull_is_told_of_its_grant_at_once() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_with_a_lost_reply_is_held() -> Result<()> {
+async fn a_pull_repeated_after_a_lost_reply_reports_held() -> Result<()> {
     let setup = setup().await?;
     let proxy = Proxy::start(setup.server.port()).await?;
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
     let (puller, token) = (queue.puller(), LeaseToken::random());
     let mut pull = Box::pin(puller.pull_with_token(token, 1, LONG, LIMIT));
     begin(&mut pull).await;
-    // Its first claim has been answered when a later pull is answered.
+    // When this later pull is answered, the claim of the first one has been answered too.
     assert!(puller.pull(1, LONG, Duration::ZERO).await?.is_empty());
     proxy.cut_reply_of(CLAIM);
     let message = Message::new("").id("id").due(20 * MS);
     setup.queue.push_message(message).await?;
     let outcome = within("the pull", pull).await?;
     match outcome {
-        // The claim that granted lost its reply, or one before it did.
+        // The reply to the granting claim was lost, or that of a claim before it.
         Err(error) => assert_eq!(error.code(), Some("HELD")),
         Ok(granted) => assert_eq!(granted[0].id(), "id"),
     }
@@ -69,7 +69,7 @@ async fn a_claim_with_a_lost_reply_is_held() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_later_grant_of_a_token_is_told_of_the_first() -> Result<()> {
+async fn one_of_two_pulls_with_a_token_knows_all_its_grants() -> Result<()> {
     let setup = setup().await?;
     let other = Client::connect(&setup.server.url()).await?;
     for round in 0..10 {
@@ -84,7 +84,7 @@ async fn a_later_grant_of_a_token_is_told_of_the_first() -> Result<()> {
             begin(pull).await;
         }
         stats_until(&queue, "both nodes", |stats| stats.nodes == 2).await?;
-        // Each partition has some.
+        // Each partition has some of these messages.
         let messages = (0..12).map(|id| Message::new("").id(id.to_string()));
         for receipt in queue.push_many(messages).await {
             receipt?;
@@ -130,7 +130,7 @@ async fn a_pull_ended_during_its_claim_returns_the_grant() -> Result<()> {
         let pull = puller.pull_until(Some(token), 1, LONG, end.cancelled());
         let mut pull = Box::pin(pull);
         begin(&mut pull).await;
-        // Its first claim has been answered when a later pull is answered.
+        // When this later pull is answered, the claim of the first one has been answered too.
         assert!(puller.pull(1, LONG, Duration::ZERO).await?.is_empty());
         let stalls = proxy.stalls();
         proxy.stall_calls_of(CLAIM);
@@ -148,11 +148,11 @@ async fn a_pull_ended_during_its_claim_returns_the_grant() -> Result<()> {
         let granted = within("the pull", pull).await??;
         if let [delivery] = &granted[..] {
             assert_eq!(delivery.lease_token(), token);
-            // Nobody released it.
+            // The delivery was not released: it can be acked.
             assert_eq!(delivery.ack().await?, SettleOutcome::Done);
             break;
         }
-        // The node gave the claim up before the end of the stall. What it granted is free again.
+        // The node gave up the claim before the stall ended. What the claim granted was released.
         let next = super::pull_one(&puller).await?;
         assert_eq!((&*next.id(), next.attempt()), (&*id, 1));
         assert_eq!(next.ack().await?, SettleOutcome::Done);

@@ -1,4 +1,4 @@
-//! When a pull gets its messages, and which.
+//! When a pull gets its messages, and which messages it gets.
 
 use std::time::Duration;
 
@@ -38,10 +38,10 @@ async fn a_pull_gets_its_message_when_it_is_due() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pulls_are_served_in_their_order_and_messages_by_due_time() -> Result<()> {
+async fn pulls_are_served_in_order_with_messages_by_due_time() -> Result<()> {
     let Setup { queue, .. } = &setup().await?;
     let puller = queue.puller();
-    // `join` begins them in this order.
+    // `join` starts the pulls in this order.
     let mut pulls = [(); 3].map(|()| Box::pin(puller.pull(1, LONG, LIMIT)));
     for pull in &mut pulls {
         begin(pull).await;
@@ -69,13 +69,13 @@ async fn each_pull_has_a_lease_of_its_own() -> Result<()> {
     push_all(queue, messages(2)).await?;
     let (short, long) = tokio::join!(short, long);
     let (short, long) = (short?[0].deadline_ms(), long?[0].deadline_ms());
-    // The claims are seconds apart at most, the leases ten minutes.
+    // The claims are at most seconds apart, and the leases differ by ten minutes.
     let ten_minutes = u64::try_from((10 * LIMIT).as_millis())?;
     assert!(long - short > ten_minutes / 2, "{short} and {long}");
     Ok(puller.shutdown().await?)
 }
 
-/// What is due now.
+/// Pulls what is due now, without waiting.
 async fn now(puller: &dueq::claims::Puller) -> Result<Vec<Delivery>> {
     Ok(within("a pull", puller.pull(10, LONG, Duration::ZERO)).await??)
 }
@@ -94,10 +94,10 @@ async fn a_pull_without_a_wait_gets_what_is_due_now() -> Result<()> {
         .map_or(0, |stored| stored.time_ms);
     let time = async || Ok(client.server_time().await?.unix_us / 1_000);
     until("the due time", time, |now_ms| *now_ms > due_ms).await?;
-    // A fair share of one node is all.
+    // The fair share of a single node is all messages.
     assert_eq!(now().await?.len(), 3);
     assert!(now().await?.is_empty());
-    // It asks a paused queue, too, and knows at once when it goes on.
+    // A pull also asks a paused queue, so it gets messages at once after a resume.
     queue.push("").id("paused").await?;
     queue.pause().await?;
     assert!(now().await?.is_empty());
@@ -110,8 +110,8 @@ async fn a_pull_without_a_wait_gets_what_is_due_now() -> Result<()> {
     Ok(puller.shutdown().await?)
 }
 
-/// The second pull comes while the claim of the first is under way, which says that the queue is paused:
-/// the second one needs a claim of its own.
+/// The second pull comes while the first one's claim is in flight. That claim's reply says that the
+/// queue is paused, but the second pull still needs a claim of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pulls_of_a_paused_queue_end_after_their_wait() -> Result<()> {
     let Setup { queue, .. } = &setup().await?;
@@ -152,7 +152,7 @@ async fn a_pull_of_an_empty_queue_ends_after_its_wait() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pull_says_that_the_server_is_away_and_recovers() -> Result<()> {
+async fn a_pull_reports_an_unreachable_server_and_recovers() -> Result<()> {
     let mut setup = setup().await?;
     let puller = setup.queue.puller();
     assert!(puller.pull(1, LONG, Duration::ZERO).await?.is_empty());
@@ -162,7 +162,7 @@ async fn a_pull_says_that_the_server_is_away_and_recovers() -> Result<()> {
         away.as_ref().is_err_and(dueq::Error::is_retryable),
         "{away:?}"
     );
-    // Waits beyond the outage.
+    // This pull waits beyond the outage.
     let mut pull = Box::pin(puller.pull(1, LONG, LIMIT));
     begin(&mut pull).await;
     setup.server.restart()?;
@@ -179,7 +179,7 @@ async fn each_pull_ends_at_its_own_time_in_an_outage() -> Result<()> {
     setup.server.kill()?;
     let mut first = Box::pin(puller.pull(1, LONG, HOUR));
     begin(&mut first).await;
-    // One with another lease, and one behind it that could share the claim of the first.
+    // A pull with another lease, and behind it one that could share the claim of the first.
     let (other, alike) = (
         puller.pull(1, 2 * LONG, 100 * MS),
         puller.pull(1, LONG, 100 * MS),

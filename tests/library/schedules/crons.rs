@@ -1,4 +1,4 @@
-//! Crons: their lists of fires, and who refills them.
+//! Crons: their lists of fires, and the refills of these lists.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn cron(pattern: &str, name: &str) -> Result<Schedule> {
 }
 
 #[tokio::test]
-async fn cron_lists_its_fires_and_preview_goes_on() -> Result<()> {
+async fn cron_lists_its_fires_and_previews_beyond_the_list() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let report = cron("0 2 * * *", "report")?;
@@ -44,7 +44,7 @@ async fn cron_lists_its_fires_and_preview_goes_on() -> Result<()> {
 }
 
 #[tokio::test]
-async fn bad_crons_are_refused_by_name() -> Result<()> {
+async fn invalid_crons_are_refused_with_their_names() -> Result<()> {
     let setup = setup().await?;
     for (bad, problem) in [
         (
@@ -93,10 +93,10 @@ async fn leader_refills_low_lists_while_it_handles_ticks() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dry_list_goes_on_when_a_leader_comes() -> Result<()> {
+async fn dry_list_is_refilled_when_a_leader_comes() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    // On a busy machine the fire may have passed before the call: then nothing is declared.
+    // On a busy machine the fire may have passed before the call, and then nothing is declared.
     let declare = async || {
         let first = now_ms() / 1_000 * 1_000 + 2_000;
         let fires = format!("2020a 0\n{first}");
@@ -128,7 +128,7 @@ async fn dry_list_goes_on_when_a_leader_comes() -> Result<()> {
 }
 
 #[tokio::test]
-async fn refill_replaces_lists_by_older_rules_only() -> Result<()> {
+async fn refill_replaces_only_lists_of_older_time_zone_rules() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let far = now_ms() + 86_400_000;
@@ -152,7 +152,7 @@ async fn refill_replaces_lists_by_older_rules_only() -> Result<()> {
 }
 
 #[tokio::test]
-async fn cron_ends_at_its_end() -> Result<()> {
+async fn cron_makes_no_ticks_after_its_end() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let now = std::time::SystemTime::now();

@@ -1,4 +1,4 @@
-//! What the doctor says of schedules that were paused, or made no tick, for long.
+//! The doctor's findings about schedules that were paused for long, or made no tick for long.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +12,7 @@ use crate::support::{Setup, setup};
 const DAY_MS: u64 = 86_400_000;
 const HOUR_MS: u64 = 3_600_000;
 
-/// The numbers of a schedule in its field of meta, behind the state.
+/// The positions of the numbers of a schedule in its field of meta, counted after the state.
 const NEXT: usize = 1;
 const LAST: usize = 2;
 const SINCE: usize = 3;
@@ -20,7 +20,7 @@ const MADE: usize = 4;
 const MISSED: usize = 5;
 const OVERLAPPED: usize = 6;
 
-/// Changes the stored numbers of a schedule, as months would.
+/// Changes the stored numbers of a schedule as if months had passed.
 async fn age(setup: &Setup, name: &str, numbers: &[(usize, u64)]) -> Result<()> {
     let (meta, field) = ("dueq:{orders}:meta", format!("schedule:{name}"));
     let stored: String = setup.command(&["HGET", meta, &field]).await?;
@@ -79,12 +79,12 @@ async fn doctor_names_schedules_that_were_paused_for_long() -> Result<()> {
 }
 
 #[tokio::test]
-async fn doctor_finds_schedules_behind_a_clock_set_back() -> Result<()> {
+async fn doctor_finds_schedules_left_behind_by_a_clock_set_back() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let names = ["ahead", "off", "right", "later"];
     let set = names.map(|name| match name {
-        // Its next fire is far ahead, as its rule says.
+        // Its next fire is far ahead because of its start.
         "later" => every(HOUR_MS, name).start(SystemTime::now() + Duration::from_millis(DAY_MS)),
         _ => every(60_000, name),
     });
@@ -92,7 +92,7 @@ async fn doctor_finds_schedules_behind_a_clock_set_back() -> Result<()> {
     assert!(queue.schedule("off").pause().await?);
     assert_eq!(examined(&setup).await?.findings, []);
 
-    // The clock was two hours ahead when they fired last.
+    // The clock was two hours ahead at the last fire of these schedules.
     let last = info(queue, "right").await?.last_ms / 60_000 * 60_000 + 2 * HOUR_MS;
     for name in ["ahead", "off"] {
         age(

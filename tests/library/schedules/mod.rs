@@ -1,4 +1,4 @@
-//! Recurring schedules: declaring, ticks, changes by hand; of crons also their lists.
+//! Recurring schedules: declaring them, their ticks, changes by hand, and the lists of crons.
 
 #[cfg(feature = "schedules")]
 mod crons;
@@ -15,7 +15,7 @@ use dueq::schedules::{Schedule, ScheduleInfo};
 #[cfg(feature = "schedules")]
 use crate::support::Setup;
 
-/// A schedule that fires every so many milliseconds.
+/// A schedule that fires every `ms` milliseconds.
 fn every(ms: u64, name: &str) -> Schedule {
     Schedule::every(Duration::from_millis(ms)).name(name)
 }
@@ -34,7 +34,7 @@ fn names(declared: &[dueq::schedules::ScheduleChange]) -> Vec<&str> {
     declared.iter().map(|declared| &*declared.name).collect()
 }
 
-/// Applies a cron as a client with these rules of the time zones and this list does it.
+/// Applies a cron with this list of fires, like a client that has these time zone rules.
 #[cfg(feature = "schedules")]
 pub(crate) async fn apply_raw(
     setup: &Setup,

@@ -12,7 +12,7 @@ use super::{every, info, now_ms};
 use crate::support::{claim, claim_one, push_and_claim, reporting, setup, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn worker_handles_each_fire_once_and_counts_agree() -> Result<()> {
+async fn worker_handles_each_fire_once_and_the_counts_agree() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let (worker, mut ticks) = reporting(queue.worker(), |delivery| {
@@ -58,7 +58,7 @@ async fn worker_handles_each_fire_once_and_counts_agree() -> Result<()> {
 }
 
 #[tokio::test]
-async fn preview_equals_the_ticks_with_jitter() -> Result<()> {
+async fn previewed_fires_equal_the_ticks_with_their_jitter() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let sync = every(100, "sync").jitter(Duration::from_millis(90));
@@ -105,7 +105,7 @@ async fn ticks_that_overlap_are_skipped_and_counted() -> Result<()> {
 }
 
 #[tokio::test]
-async fn other_messages_are_no_ticks() -> Result<()> {
+async fn other_messages_are_not_reported_as_ticks() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue
@@ -120,7 +120,7 @@ async fn other_messages_are_no_ticks() -> Result<()> {
 const HOUR_MS: u64 = 3_600_000;
 
 #[tokio::test]
-async fn trigger_makes_a_tick_and_moves_no_fire() -> Result<()> {
+async fn trigger_makes_a_tick_and_leaves_the_next_fire() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let sync = every(HOUR_MS, "sync")
@@ -131,7 +131,7 @@ async fn trigger_makes_a_tick_and_moves_no_fire() -> Result<()> {
     let TriggerOutcome::Created(id) = queue.schedule("sync").trigger().await? else {
         anyhow::bail!("no tick");
     };
-    // Within the same millisecond the id is there already.
+    // A second trigger in the same millisecond finds that its id exists.
     let again = async || Ok(queue.schedule("sync").trigger().await?);
     let _ = until("an overlap", again, |again| {
         *again == TriggerOutcome::Overlaps
@@ -194,7 +194,7 @@ async fn backfill_makes_each_past_tick_once() -> Result<()> {
     ids.sort_unstable();
     assert_eq!(ids[0], "sync@1700000000000");
     assert_eq!(ids[250], "sync@1700000250000");
-    // What is ahead is left out.
+    // A backfill leaves out fires in the future.
     let now = UNIX_EPOCH + Duration::from_millis(now_ms());
     let done = sync
         .backfill(

@@ -7,7 +7,8 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use dueq::{Client, Delivery, IntoSettlement, Message, Queue, QueueStats, QueueWorker};
+use dueq::handlers::IntoSettlement;
+use dueq::{Client, Delivery, Message, Queue, QueueStats, QueueWorker};
 use dueq_testkit::Server;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, FromRedisValue, cmd};

@@ -19,27 +19,29 @@ pub(crate) struct Proxy {
 
 #[derive(Default)]
 struct Rules {
-    /// Bytes of requests, each of which loses one reply and its connection.
+    /// Bytes that identify a request. For each entry, one such request loses its reply and its
+    /// connection.
     cut: Mutex<Vec<Vec<u8>>>,
     cuts: AtomicU64,
-    /// Bytes of a request, and a command that the proxy sends once between the server's reply and
-    /// the client's read.
+    /// Bytes that identify a request, and a command that the proxy sends once between the server's
+    /// reply and the client's read.
     then: Mutex<Option<(Vec<u8>, Vec<String>)>>,
     port: u16,
-    /// Bytes of a request that stop its connection in both directions while they are set.
+    /// Bytes that identify a request. While they are set, such a request stops its connection in
+    /// both directions.
     stalled: watch::Sender<Option<Vec<u8>>>,
-    /// How many requests were stopped so.
+    /// How many requests were stopped by `stalled`.
     stalls: AtomicU64,
-    /// Forward no bytes in either direction.
+    /// Whether the proxy forwards no bytes in either direction.
     silent: AtomicBool,
-    /// Forward no replies. A connection that missed one never gets another.
+    /// Whether the proxy forwards no replies. A connection that missed one never gets another.
     mute: AtomicBool,
-    /// Close open connections, and new ones.
+    /// Whether the proxy closes all open and new connections.
     cut_all: watch::Sender<bool>,
     /// The connections accepted before this count never forward another byte.
     forsaken: AtomicU64,
     accepted: AtomicU64,
-    /// New connections wait.
+    /// Whether new connections have to wait.
     shut: watch::Sender<bool>,
 }
 
@@ -66,8 +68,8 @@ impl Proxy {
         format!("redis://{}/", self.address)
     }
 
-    /// Loses the server's reply to the next call of this script and closes the connection. Asked for
-    /// twice, it loses the replies to the next two.
+    /// Loses the server's reply to the next call of this script and closes the connection. Two
+    /// calls of this method lose the next two replies.
     pub(crate) fn cut_reply_of(&self, script: &str) {
         let sha = redis::Script::new(script).get_hash().as_bytes().to_vec();
         self.rules
@@ -111,7 +113,7 @@ impl Proxy {
         self.rules.cuts.load(Ordering::SeqCst)
     }
 
-    /// From now on, accept connections but forward nothing.
+    /// From now on, the proxy accepts connections but forwards nothing.
     pub(crate) fn fall_silent(&self) {
         self.rules.silent.store(true, Ordering::SeqCst);
     }

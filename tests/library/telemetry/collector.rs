@@ -1,8 +1,9 @@
 //! A subscriber that records the library's events and spans.
 //!
-//! Each test records its own thread and the threads of its workers: a worker passes the subscriber
-//! of its thread on. The process has one more subscriber, which records nothing: without it,
-//! `tracing` can cache that an event has no subscriber when a thread without one emits it first.
+//! Each test records its own thread and the threads of its workers: a worker inherits the
+//! subscriber of the thread that starts it. The process has one more subscriber, which records
+//! nothing: without it, `tracing` can cache that an event has no subscriber when a thread without
+//! one emits it first.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

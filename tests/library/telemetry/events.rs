@@ -14,7 +14,7 @@ use crate::telemetry::collector::{Collector, Entry};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-/// The only event of this name, with its level and fields.
+/// The only event of this name. Checks its level and the names of its fields.
 async fn one(collector: &Collector, name: &str, level: &str, fields: &[&str]) -> Result<Entry> {
     let events = collector.wait(name, 1).await?;
     assert_eq!(events.len(), 1, "{events:?}");
@@ -152,7 +152,7 @@ async fn handler_run_is_a_span_with_its_outcome() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_trace_of_the_push_is_linked() -> Result<()> {
+async fn handler_span_has_the_trace_of_the_push() -> Result<()> {
     let (collector, _guard) = Collector::start();
     let setup = setup().await?;
     let (worker, mut handled) = acking(setup.queue.worker());
@@ -180,7 +180,7 @@ async fn the_trace_of_the_push_is_linked() -> Result<()> {
 }
 
 #[tokio::test]
-async fn worker_reports_its_start_stop_and_released_messages() -> Result<()> {
+async fn worker_emits_its_start_stop_and_released_messages() -> Result<()> {
     let (collector, _guard) = Collector::start();
     let setup = setup().await?;
     let (worker, mut held) = holding(setup.queue.worker().concurrency(3).grace(Duration::ZERO));
@@ -214,7 +214,7 @@ async fn worker_reports_its_start_stop_and_released_messages() -> Result<()> {
 }
 
 #[tokio::test]
-async fn lost_lease_and_crash_are_each_reported_once() -> Result<()> {
+async fn lost_lease_and_crash_emit_one_event_each() -> Result<()> {
     let (collector, _guard) = Collector::start();
     let setup = setup().await?;
     let delivery = push_and_claim(&setup.queue, Message::new("").id("id")).await?;
@@ -260,7 +260,7 @@ async fn lost_lease_and_crash_are_each_reported_once() -> Result<()> {
 }
 
 #[tokio::test]
-async fn emptied_store_and_unreachable_server_are_reported() -> Result<()> {
+async fn emptied_store_and_unreachable_server_emit_events() -> Result<()> {
     let (collector, _guard) = Collector::start();
     let mut setup = setup().await?;
     one(

@@ -1,4 +1,4 @@
-//! The history of a queue: what several workers did, over restarts.
+//! The history of a queue counts what several workers did, across their restarts.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use dueq::{Client, Delivery, Queue, QueueLimits};
 
 use crate::support::{Running, Setup, messages, push_all, seen, setup, stats_until, until, within};
 
-/// Waits until the history of the partition with this base has begun.
+/// Waits until the partition with this base has a first record of its history.
 async fn begun(setup: &Setup, base: &str) -> Result<()> {
     let meta = format!("{base}:meta");
     let words = ["HEXISTS", &meta, "history"];
@@ -17,7 +17,7 @@ async fn begun(setup: &Setup, base: &str) -> Result<()> {
     Ok(())
 }
 
-/// All that the history has. It may span two days.
+/// The sum of all points of the history. The test may span two days.
 async fn sum(queue: &Queue) -> Result<HistoryPoint> {
     let history = queue.history(HistoryResolution::Days).await?;
     history.sum(0..u64::MAX).context("no history")
@@ -43,7 +43,7 @@ async fn history_adds_up_workers_and_their_restarts() -> Result<()> {
         push_all(queue, messages(50)).await?;
         let acked = 50 * round;
         stats_until(queue, "all acked", |stats| stats.acked == acked).await?;
-        // A node that stops reports what it has not reported yet.
+        // A node that stops reports its remaining counts.
         for worker in workers {
             worker.stop().await?;
         }
@@ -68,7 +68,7 @@ async fn history_adds_up_workers_and_their_restarts() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn percentiles_are_those_of_the_metrics_to_a_bucket() -> Result<()> {
+async fn history_percentiles_match_the_metrics_within_a_bucket() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.configure(QueueLimits::new().max_attempts(9)).await?;
@@ -95,7 +95,8 @@ async fn percentiles_are_those_of_the_metrics_to_a_bucket() -> Result<()> {
             assert_eq!(coarse.count(), fine.count());
             let (coarse, fine) = (coarse.quantile_us(part), fine.quantile_us(part));
             let (coarse, fine) = (coarse.context("none")?, fine.context("none")?);
-            // The fine one is at most an eighth too high, the coarse one by the root of two.
+            // The fine bound is at most an eighth too high, the coarse one at most by the root of
+            // two.
             let most = (fine as f64 * 1.4143 + 1.0).max(128.0);
             assert!(
                 coarse as f64 * 1.13 >= fine as f64 && coarse as f64 <= most,
@@ -106,7 +107,7 @@ async fn percentiles_are_those_of_the_metrics_to_a_bucket() -> Result<()> {
     Ok(())
 }
 
-/// Between 0 and 30 ms, by the id.
+/// A handling time of 0 to 30 ms that the id decides.
 fn own_ms(delivery: &Delivery) -> u64 {
     delivery
         .id()
@@ -115,7 +116,7 @@ fn own_ms(delivery: &Delivery) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn history_of_a_queue_is_that_of_its_partitions() -> Result<()> {
+async fn history_of_a_queue_adds_up_its_partitions() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.partition_into(3).await?;

@@ -50,7 +50,7 @@ async fn each_answer_to_a_producer_is_counted_once() -> Result<()> {
     let _ = queue.cancel("a").await?;
     let _ = queue.cancel("unknown").await?;
     let _ = queue.reschedule("b", HOUR * 2).await?;
-    // The library rejects one message, the queue the other.
+    // The library rejects one of the messages, the queue the other.
     assert!(queue.push_message(message("")).await.is_err());
     queue
         .configure(QueueLimits::new().max_messages(Some(2)))
@@ -129,7 +129,7 @@ async fn each_settlement_is_counted_and_timed_once() -> Result<()> {
     };
     metrics_until(queue, "seven ends", |metrics| ends(metrics) == 7).await?;
     running.stop().await?;
-    // A second worker, for this message only: on a slow machine the seven handlers above could
+    // A second worker handles only this message: on a slow machine the seven handlers above could
     // exceed 50 ms.
     let running = Running::start(worker.time_limit(Duration::from_millis(50)), handler);
     queue.push("").id("slow").await?;
@@ -145,7 +145,7 @@ async fn each_settlement_is_counted_and_timed_once() -> Result<()> {
         ("handler_panicked", 1),
         ("handler_timed_out", 1),
     ];
-    // The claim takes a message as scheduled or as promoted, depending on timing.
+    // Whether the claim finds the message scheduled or already promoted depends on timing.
     let counts: Vec<_> = counted(&metrics)
         .into_iter()
         .filter(|(name, _)| *name != "promoted")
@@ -173,7 +173,7 @@ async fn each_settlement_is_counted_and_timed_once() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stop_counts_returned_deliveries_as_released() -> Result<()> {
+async fn messages_returned_at_a_stop_count_as_released() -> Result<()> {
     let setup = setup().await?;
     let (worker, mut seen) = holding(setup.queue.worker().concurrency(3).grace(Duration::ZERO));
     push_all(&setup.queue, messages(5)).await?;
@@ -201,7 +201,7 @@ async fn messages_due_while_handlers_are_busy_count_as_promoted() -> Result<()> 
     seen.take(1).await?;
     let soon = |id: &str| Message::new("").id(id).due(Duration::from_millis(100));
     push_all(&setup.queue, ["a", "b", "c"].map(soon).into()).await?;
-    // The first message may have been promoted or claimed while scheduled.
+    // The first message may have been promoted, or claimed while it was scheduled.
     let metrics = metrics_until(&setup.queue, "three promoted", |metrics| {
         metrics.count(Counter::Promoted) >= 3
     })
@@ -218,7 +218,7 @@ async fn messages_due_while_handlers_are_busy_count_as_promoted() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dropped_worker_counts_no_running_handler() -> Result<()> {
+async fn running_handler_count_is_zero_after_a_worker_is_dropped() -> Result<()> {
     let setup = setup().await?;
     let (worker, mut seen) = holding(setup.queue.worker());
     push_all(&setup.queue, messages(2)).await?;
@@ -250,7 +250,7 @@ async fn lateness_counts_from_the_due_time_by_the_servers_clock() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lost_lease_counts_once_and_each_late_settle_counts() -> Result<()> {
+async fn a_lost_lease_counts_once_and_each_late_settlement_too() -> Result<()> {
     let setup = setup().await?;
     let delivery = push_and_claim(&setup.queue, Message::new("").id("id")).await?;
     steal(&setup, &delivery).await?;
@@ -271,7 +271,7 @@ async fn reaping_worker_counts_the_crashed_deliveries() -> Result<()> {
         .map(|message| message.due(Due::at_ms(1)))
         .collect();
     push_all(&setup.queue, long_due).await?;
-    // A consumer in another process that claims and dies.
+    // A consumer in another process claims the messages and dies.
     let other = Client::connect(&setup.server.url()).await?;
     let crashed = other.queue("orders")?;
     assert_eq!(crashed.claim(3, Duration::from_millis(1)).await?.len(), 3);
@@ -310,7 +310,7 @@ async fn failed_calls_and_new_connections_are_counted() -> Result<()> {
     assert_eq!(metrics.count(Counter::PushCreated), 2);
     assert!(setup.client.connections_opened() > after);
 
-    // A script that fails because another program uses one of the keys.
+    // The script fails because another program uses one of its keys.
     setup
         .command::<()>(&["SET", "dueq:{other}:messages", "mine"])
         .await?;

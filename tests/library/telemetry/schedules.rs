@@ -11,7 +11,7 @@ use crate::support::{Setup, reporting, seen, setup, until, within};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Of ticks, triggered, refilled, found_dry and refill_refused.
+/// The counters ticks, triggered, refilled, found_dry and refill_refused.
 fn counted(queue: &Queue) -> [u64; 5] {
     let metrics = queue.metrics();
     [
@@ -25,7 +25,7 @@ fn counted(queue: &Queue) -> [u64; 5] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ticks_count_when_handlers_get_them() -> Result<()> {
+async fn tick_counter_grows_when_a_handler_gets_a_tick() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let beat = Schedule::every(Duration::from_millis(50)).name("beat");
@@ -99,13 +99,13 @@ mod crons {
     async fn refused_refills_are_counted() -> Result<()> {
         let setup = setup().await?;
         let queue = &setup.queue;
-        // Another client's pattern, which this program cannot compute.
+        // A cron whose pattern another client wrote, and which this program cannot compute.
         let fires = format!("2020a 0\n{}", now_ms() + 3_600_000);
         apply_raw(&setup, "odd", "zone=Mars/Base", "0 * * * *", &fires).await?;
         let refilled = queue.refill_schedules().await?;
         assert_eq!((refilled.lists, refilled.failed.len()), (0, 1));
         assert_eq!(counted(queue), [0, 0, 0, 0, 1]);
-        // The leader of the workers tries it again and again.
+        // The leader tries the refill again and again.
         let (worker, _) = acking(queue.worker());
         let more = async || Ok(counted(queue));
         until("a try of the leader", more, |counts| counts[4] >= 2).await?;
@@ -141,7 +141,7 @@ async fn each_queue_of_a_worker_has_its_own_metrics() -> Result<()> {
     for _ in 0..6 {
         seen.next().await?;
     }
-    // An exporter reads the names of the queues from the health.
+    // An exporter finds the names of the queues in the worker's health.
     let exported = async || {
         let mut exported = Vec::new();
         for (name, _) in worker.health().queues() {
@@ -161,7 +161,7 @@ async fn each_queue_of_a_worker_has_its_own_metrics() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stats_say_how_long_a_parked_worker_is_silent() -> Result<()> {
+async fn stats_say_how_long_a_parked_worker_stays_silent() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
     let mail = client.queue("mail-a")?;
     for queue in [queue, &mail] {

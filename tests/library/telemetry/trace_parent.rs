@@ -1,4 +1,4 @@
-//! The trace of a push, from the push to the handler.
+//! The trace of a push, from the push to its handler.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn trace_parent_is_the_same_in_every_attempt() -> Result<()> {
     );
     let _ = delivery.retry(Duration::ZERO, "failed").await?;
 
-    // Its second consumer dies, and a worker reaps the lease.
+    // The second consumer dies, and a worker reaps its lease.
     let delivery = claim_for(queue, Duration::from_millis(1)).await?;
     assert_eq!(
         (delivery.trace_parent(), delivery.attempt()),
@@ -74,7 +74,7 @@ async fn message_without_a_trace_parent_has_none() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn trace_parent_belongs_to_the_push_of_the_payload() -> Result<()> {
+async fn trace_parent_is_replaced_only_with_the_payload() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let message = |parent: &str| Message::new("").id("id").due(HOUR).trace_parent(parent);
@@ -134,7 +134,7 @@ async fn invalid_trace_parent_is_rejected_before_the_push() -> Result<()> {
     Ok(())
 }
 
-/// A `traceparent` in attrs that was written by hand must not reach HTTP headers or environment
+/// A `traceparent` that was written into attrs by hand must not reach HTTP headers or environment
 /// variables.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn trace_parent_of_invalid_form_is_ignored() -> Result<()> {

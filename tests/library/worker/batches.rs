@@ -1,4 +1,4 @@
-//! Handlers of batches.
+//! Handlers that take batches.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ async fn a_full_batch_does_not_wait_for_the_linger_time() -> Result<()> {
     let setup = setup().await?;
     push_all(&setup.queue, messages(30)).await?;
     let (sender, mut seen) = seen();
-    // A third of the lease: the test would exceed its limit if the batches waited for it.
+    // The lease is so long that the test would exceed its limit if a batch waited for the linger
+    // time, a third of it.
     let worker = setup.queue.worker().lease(LONG).spawn(in_batches(
         10,
         LONG / 3,
@@ -70,7 +71,7 @@ async fn each_delivery_of_a_batch_is_settled_on_its_own() -> Result<()> {
         if batch.len() < 4 {
             bail!("the batch is not full");
         }
-        // None for the last one: it is retried.
+        // The last message gets no settlement, so it is retried.
         Ok(vec![
             Settlement::Ack,
             Settlement::bury("no"),
@@ -111,7 +112,7 @@ async fn a_panic_retries_each_delivery_of_the_batch() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_whose_lease_ran_out_comes_alone() -> Result<()> {
+async fn a_message_whose_lease_expired_is_handled_alone() -> Result<()> {
     let setup = setup().await?;
     push_all(&setup.queue, messages(2)).await?;
     setup.promote(2).await?;
@@ -122,7 +123,7 @@ async fn a_message_whose_lease_ran_out_comes_alone() -> Result<()> {
         let _ = sender.send(batch.len());
         async {}
     };
-    // A batch that waited for more would exceed the limit of the test.
+    // A batch that waited for further messages would exceed the limit of the test.
     let worker = setup.queue.worker().lease(LONG);
     let worker = worker.spawn(in_batches(9, LONG / 3, handler))?;
     assert_eq!(seen.take(2).await?, [1, 1]);
@@ -132,7 +133,7 @@ async fn a_message_whose_lease_ran_out_comes_alone() -> Result<()> {
 
 /// Each message that a worker holds is charged with a crash if another one crashes the worker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn worker_claims_few_messages_that_come_alone() -> Result<()> {
+async fn worker_claims_few_messages_that_are_handled_alone() -> Result<()> {
     let setup = setup().await?;
     push_all(&setup.queue, messages(20)).await?;
     setup.promote(20).await?;

@@ -1,6 +1,6 @@
-//! One queue of a worker cannot be used, or its handler blocks a thread. The other queues of the
-//! worker go on. These tests judge by the order of events: the others are served before the one is
-//! usable again.
+//! One queue of a worker cannot be used, or its handler blocks a thread, and the other queues
+//! continue. These tests judge by the order of events: the other queues are served before the
+//! broken one is usable again.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -55,7 +55,7 @@ impl Fleet {
         queues.find(|queue| queue.name() == BROKEN).context(BROKEN)
     }
 
-    /// The other queues deliver a message that is due now, and one that is due soon.
+    /// Checks that the other queues deliver a message that is due now, and one that is due soon.
     async fn others_deliver(&mut self, what: &str) -> Result<()> {
         let others = self.queues.iter().filter(|queue| queue.name() != BROKEN);
         let mut expected = Vec::new();
@@ -72,14 +72,14 @@ impl Fleet {
         Ok(())
     }
 
-    /// The broken queue delivers again.
+    /// Checks that the broken queue delivers again.
     async fn broken_delivers(&mut self, what: &str) -> Result<()> {
         let delivered = self.seen.next().await;
         assert_eq!(delivered.with_context(|| what.to_owned())?, BROKEN);
         Ok(())
     }
 
-    /// Waits until the health of the worker names an error of the broken queue, and of no other.
+    /// Waits until the health of the worker has this error for the broken queue, and for no other.
     async fn reports(&self, error: &str) -> Result<()> {
         let errors = async || {
             let health = self.worker.health();
@@ -113,7 +113,7 @@ const MEND: &str = "
     if redis.call('EXISTS', KEYS[2]) == 1 then redis.call('RENAME', KEYS[2], KEYS[1]) end";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_key_of_another_type_stops_its_queue_only() -> Result<()> {
+async fn a_key_of_another_type_stops_only_its_queue() -> Result<()> {
     let setup = setup().await?;
     let mut fleet = Fleet::start(&setup.client).await?;
     for key in ["messages", "scheduled", "ready", "meta", "claims"] {
@@ -121,7 +121,7 @@ async fn a_key_of_another_type_stops_its_queue_only() -> Result<()> {
         let refused = fleet.broken()?.push("").await;
         let error = refused.err().with_context(|| key.to_owned())?;
         assert_eq!(error.kind(), ErrorKind::Server, "{key}: {error}");
-        // No beat reads the claims.
+        // Beats do not read the key `claims`, so they do not report its type.
         if key != "claims" {
             fleet.reports("WRONGTYPE").await?;
         }
@@ -150,7 +150,7 @@ async fn a_wake_up_list_of_another_type_stops_no_queue() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_queue_of_another_layout_stops_alone() -> Result<()> {
+async fn a_queue_of_another_layout_does_not_stop_the_others() -> Result<()> {
     let setup = setup().await?;
     let mut fleet = Fleet::start(&setup.client).await?;
     let meta = format!("dueq:{{{BROKEN}}}:meta");
@@ -172,7 +172,7 @@ async fn a_queue_of_another_layout_stops_alone() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_paused_and_a_deleted_queue_stop_alone() -> Result<()> {
+async fn paused_and_deleted_queues_do_not_stop_the_others() -> Result<()> {
     let setup = setup().await?;
     let mut fleet = Fleet::start(&setup.client).await?;
     fleet.broken()?.pause().await?;
@@ -189,7 +189,7 @@ async fn a_paused_and_a_deleted_queue_stop_alone() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_of_another_layout_keeps_no_worker_from_starting() -> Result<()> {
+async fn a_worker_starts_despite_a_queue_of_another_layout() -> Result<()> {
     let setup = setup().await?;
     let Setup { queue, client, .. } = &setup;
     let (newer, added) = (client.queue("newer")?, client.queue("added")?);
@@ -218,7 +218,7 @@ async fn a_queue_of_another_layout_keeps_no_worker_from_starting() -> Result<()>
     })
     .await?;
     assert!(worker.health().is_running() && !worker.health().is_ready());
-    // Usable again, also without a restart of the worker.
+    // The queues become usable again without a restart of the worker.
     for broken in [&newer, &added] {
         setup
             .command::<()>(&["DEL", &format!("dueq:{{{}}}:meta", broken.name())])
@@ -242,7 +242,7 @@ async fn a_handler_that_blocks_a_thread_delays_no_other_queue() -> Result<()> {
         worker = worker.queue(queue, move |delivery: Delivery| {
             let _ = sender.send(delivery.clone());
             if delivery.queue() == BROKEN {
-                // Ends when the test ends, or releases it.
+                // The handler blocks until the test releases it or ends.
                 let _ = blocked.lock().map(|blocked| blocked.recv());
             }
             async {}
@@ -263,7 +263,7 @@ async fn a_handler_that_blocks_a_thread_delays_no_other_queue() -> Result<()> {
     for queue in queues.iter().filter(|queue| queue.name() != BROKEN) {
         stats_until(queue, "settled", |stats| stats.acked == 5).await?;
     }
-    // Its lease is extended, too.
+    // The lease of the blocked handler is extended, too.
     let mut redis = setup.redis().await?;
     let is_over = |us: &u64| us / 1_000 > blocking.deadline_ms();
     let time = async || server_us(&mut redis).await;

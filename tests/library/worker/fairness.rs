@@ -2,8 +2,8 @@
 //! due again at once, so that every queue always has a backlog.
 //!
 //! `DUEQ_SHARES=' ' cargo test --release -p dueq --test library fairness -- --nocapture` prints the
-//! table of docs/performance/log.md, in 6 minutes; `DUEQ_SHARES=pulls` those rows of it. Without it, a
-//! few rows run at once.
+//! table of docs/performance/log.md, in 6 minutes; `DUEQ_SHARES=pulls` prints the rows of pulls
+//! only. Without that variable, a few rows run at once.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,20 +15,21 @@ use tokio::task::{JoinSet, LocalSet};
 
 use crate::support::{LONG, Setup, messages, push_all, setup, until};
 
-/// The difference to the weights that is allowed, in percent of all handler time.
+/// The allowed difference between handler time and weights, in percent of all handler time.
 const POINTS: f64 = 3.0;
 /// The most messages of a batch.
 const BATCH: usize = 5;
 
-/// What runs, queues, their weights and the times of their handlers in ms (each in turn), handlers of
-/// a node, nodes, partitions, seconds. The weight of a queue is the number of its pulls on a node.
+/// The columns: what runs, the number of queues, their weights and the times of their handlers in
+/// ms (repeated in turn), handlers of a node, nodes, partitions, seconds. The weight of a queue is
+/// the number of its pulls on a node.
 const SHORT: &str = "
     handlers 4 1 10 2 1 1 3
     handlers 2 1:10 10 1 1 1 3
     handlers 3 6:3:1 20:100:500 20 1 1 3
     handlers 80 1 50 64 1 1 3";
 
-/// Those with one handler run at once.
+/// The rows of the long table. Rows with a single handler run at the same time.
 const ALL: &str = "
     handlers 2 6:3 10 1 1 1 60
     handlers 4 6:3:1:2 10:100:1000 1 1 1 90
@@ -53,7 +54,7 @@ const ALL: &str = "
     pulls 4 6:3:1:2 100:1000 12 1 1 10
     pulls 4 6:3:1:2 100:1000 12 3 4 10";
 
-/// For [`take_turns`].
+/// The row for [`take_turns`].
 const TURNS: &str = "handlers 1000 1 10 10 1 1 20";
 
 struct Row {
@@ -102,7 +103,7 @@ impl Row {
     }
 }
 
-/// What the handlers of each queue have done.
+/// What the handlers of each queue have done so far.
 #[derive(Clone)]
 struct Work(Arc<Mutex<Vec<Done>>>);
 
@@ -110,10 +111,10 @@ struct Work(Arc<Mutex<Vec<Done>>>);
 struct Done {
     starts: Vec<Instant>,
     running: usize,
-    /// Handler time until `changed`.
+    /// The handler time until `changed`, in seconds.
     seconds: f64,
     changed: Instant,
-    /// By how much the sleeps of the handlers took longer than they should, in seconds.
+    /// By how many seconds in all the handlers' sleeps took too long.
     late: f64,
 }
 
@@ -162,7 +163,7 @@ impl Work {
         Settlement::again(Duration::ZERO)
     }
 
-    /// As of now.
+    /// A copy of the counts, with the handlers that run now counted until now.
     fn snapshot(&self) -> Vec<Done> {
         let mut work = self.lock();
         let now = Instant::now();
@@ -171,7 +172,7 @@ impl Work {
     }
 }
 
-/// The nodes of a row. Dropped, they end.
+/// The running nodes of a row. They end when this is dropped.
 #[derive(Default)]
 struct Nodes {
     workers: Vec<WorkerHandle>,
@@ -180,7 +181,7 @@ struct Nodes {
 }
 
 impl Nodes {
-    /// Handles these queues on a node of its own.
+    /// Starts a node for these queues.
     async fn start(&mut self, row: &Row, url: &str, work: &Work, first: usize) -> Result<()> {
         let client = Client::connect(url).await?;
         if row.kind == "pulls" {
@@ -236,11 +237,12 @@ fn queue(client: &Client, number: usize) -> Result<Queue> {
     Ok(client.queue(&format!("q{number:03}"))?)
 }
 
-/// What the handlers of each queue of each node did in a window in which all had a backlog.
+/// Returns what the handlers of each queue of each node did in a window of time, while all queues
+/// had a backlog.
 async fn measure(row: &Row) -> Result<Vec<Done>> {
     let Setup { client, server, .. } = &setup().await?;
     let queues = row.loads.len();
-    // So that no queue runs out of messages while two full claims await their settlements.
+    // Enough messages that no queue runs out while two full claims await their settlements.
     let count = row.handlers * row.nodes * BATCH + 2_000 / queues;
     for number in 0..queues {
         let queue = queue(client, number)?;
@@ -289,7 +291,7 @@ async fn check(row: Row, is_long: bool) -> Result<()> {
         late = late.max(100.0 * late_seconds / (starts.max(1) as f64 * time));
         let percent = 100.0 * nodes().map(|done| done.seconds).sum::<f64>() / all;
         let fair = 100.0 * f64::from(load.weight) / f64::from(weights);
-        // The window cuts a handler.
+        // The window may cut one handler.
         let cut = 100.0 * time / capacity;
         differences.push((percent - fair, POINTS + cut));
     }
@@ -300,8 +302,8 @@ async fn check(row: Row, is_long: bool) -> Result<()> {
     let columns: Vec<_> = row.text.split_whitespace().collect();
     let run = 100.0 * all / capacity;
     println!("| {} | {worst:.2} | {run:.0} |", columns.join(" | "));
-    // Beside other tests: the node charges a handler also for the wait for a thread, and that is about
-    // as long as its sleep takes longer.
+    // Beside other tests, the handlers' waits for a thread count as handler time too. These are
+    // about as long as the excess of the sleeps.
     let late = if is_long { 0.0 } else { late };
     let is_fair = |(off, allowed): &(f64, f64)| off.abs() <= allowed + late;
     ensure!(

@@ -1,4 +1,4 @@
-//! The kinds of handlers, and layers around them.
+//! Kinds of handlers, and the layers around them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,9 +7,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use dueq::{
-    Delivery, Handler, HandlerService, Message, MessageState, QueueLimits, Retry, Settlement,
-};
+use dueq::handlers::{BoxError, HandlerFuture, HandlerService};
+use dueq::{Delivery, Handler, Message, MessageState, QueueLimits, Retry, Settlement};
 use tower::Service;
 use tower::layer::{Layer, layer_fn};
 use tower::limit::GlobalConcurrencyLimitLayer;
@@ -89,8 +88,8 @@ struct Named {
 
 impl Service<Delivery> for Named {
     type Response = Settlement;
-    type Error = dueq::BoxError;
-    type Future = dueq::HandlerFuture;
+    type Error = BoxError;
+    type Future = HandlerFuture;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(context)
@@ -166,7 +165,7 @@ where
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_layer_sees_named_found_and_added_queues() -> Result<()> {
+async fn a_layer_covers_named_found_and_added_queues() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
     let (mail, added) = (client.queue("mail-a")?, client.queue("added")?);
     mail.push("fails").await?;
@@ -198,7 +197,7 @@ async fn a_layer_sees_named_found_and_added_queues() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_error_of_a_layer_is_a_retry() -> Result<()> {
+async fn an_error_of_a_layer_causes_a_retry() -> Result<()> {
     let setup = setup().await?;
     let worker = setup
         .queue
@@ -218,7 +217,7 @@ async fn an_error_of_a_layer_is_a_retry() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_limit_layer_holds_across_queues() -> Result<()> {
+async fn a_limit_layer_counts_handlers_of_all_queues_together() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
     let mails = client.queue("mails")?;
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -249,7 +248,7 @@ async fn a_limit_layer_holds_across_queues() -> Result<()> {
     Ok(worker.shutdown().await?)
 }
 
-/// The id of a delivery, its attempt, and whether it is the last.
+/// The id of a delivery, its attempt, and whether that is the last attempt.
 type Attempt = (String, u32, bool);
 
 fn attempt(delivery: &Delivery) -> Attempt {
@@ -264,7 +263,7 @@ fn of(id: &str, attempts: &[(u32, bool)]) -> Vec<Attempt> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_the_last_attempt_is_called_the_last() -> Result<()> {
+async fn is_last_attempt_is_true_at_the_last_attempt_only() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.configure(QueueLimits::new().max_attempts(3)).await?;
@@ -302,12 +301,12 @@ async fn only_the_last_attempt_is_called_the_last() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn crashes_do_not_make_an_attempt_the_last() -> Result<()> {
+async fn crashes_do_not_count_for_is_last_attempt() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let message = Message::new("").id("id").max_attempts(2);
     queue.push_message(message).await?;
-    // Claimed and never settled, as by a process that died. A worker takes the lease back.
+    // This delivery is never settled, as if its process had died. A worker reaps the lease.
     let crashed = claim_for(queue, Duration::from_millis(1)).await?;
     assert_eq!(attempt(&crashed), ("id".to_owned(), 1, false));
     let (sender, mut seen) = seen();

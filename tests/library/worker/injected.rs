@@ -1,5 +1,5 @@
-//! A worker ends although one of its tasks panicked, or a handler blocks its thread. Another worker
-//! gets the messages at once.
+//! A worker ends properly even if one of its tasks panicked or a handler blocks its thread, and
+//! another worker gets the messages at once.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use dueq::{Client, Delivery, ErrorKind, Queue, WorkerHandle, harness};
 
 use crate::support::{LONG, Setup, holding, seen, setup, stats_until, within};
 
-/// A lease that is extended every second, so that an extension is made soon.
+/// A lease that is extended every second, so that the extension task runs soon.
 const SHORT: Duration = Duration::from_secs(3);
 
-/// A worker of a named queue and of one that its pattern finds. Its handlers hold a message of each
-/// until they are dropped.
+/// A worker of a named queue and of a queue that its pattern finds. It handles a message of each
+/// until its handlers are dropped.
 async fn busy(client: &Client, queues: &[Queue; 2], lease: Duration) -> Result<WorkerHandle> {
     for queue in queues {
         queue.push("").await?;
@@ -39,7 +39,7 @@ fn queues(client: &Client, task: &str) -> Result<[Queue; 2]> {
 #[tokio::test]
 async fn a_panic_in_any_internal_task_ends_the_worker() -> Result<()> {
     let Setup { client, .. } = &setup().await?;
-    // The control: how long a worker takes that drops its handlers.
+    // For comparison: how long a worker takes to end and drop its handlers.
     let worker = busy(client, &queues(client, "control")?, LONG).await?;
     let start = Instant::now();
     worker.abort();
@@ -56,15 +56,17 @@ async fn a_panic_in_any_internal_task_ends_the_worker() -> Result<()> {
         let error = error.with_context(|| format!("no error of {task}"))?;
         assert_eq!(error.kind(), ErrorKind::Internal, "{error}");
         assert!(error.to_string().contains(task), "{task}: {error}");
-        // A second for the timer's next wake-up or the next extension, and one for the end.
+        // Allows one second for the timer's next wake-up or the next extension, and one for the
+        // end.
         let limit = Duration::from_secs(5) + 10 * control;
         assert!(took < limit, "{task}: {took:?}, and {control:?} without");
         for queue in &queues {
-            // Released, not reaped: the lease of the first worker runs for ten minutes.
+            // The other worker can only get the messages if they were released: the first lease
+            // runs for ten minutes.
             let (other, mut seen) = holding(queue.worker().lease(LONG));
             let delivery = seen.next().await.with_context(|| format!("after {task}"))?;
             assert!(waits || delivery.attempt() == 1, "{task}: counted as a try");
-            // Without its leave, the node of the panic would count as alive for 3 s.
+            // If the panicked node had not left, it would count as alive for 3 s.
             stats_until(queue, "one node", |stats| stats.nodes == 1).await?;
             drop(other);
         }
@@ -86,7 +88,7 @@ async fn a_shutdown_ends_while_handlers_block_their_threads() -> Result<()> {
             let is_blocking = delivery.id() == "blocking";
             let _ = sender.send(delivery);
             if is_blocking {
-                // Ends when the test has ended.
+                // The handler blocks until the test has ended.
                 let _ = blocked.lock().map(|blocked| blocked.recv());
             } else {
                 std::future::pending().await

@@ -1,4 +1,4 @@
-//! A node extends leases while handlers run, and handles their loss.
+//! A node extends leases while handlers run, and handles the loss of leases.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::support::{
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_is_extended_for_as_long_as_its_handler_runs() -> Result<()> {
+async fn a_lease_is_extended_while_its_handler_runs() -> Result<()> {
     let setup = setup().await?;
     let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_secs(6)));
     push_all(&setup.queue, messages(20)).await?;
     let held = seen.take(20).await?;
-    // A second consumer that would claim a lost message.
+    // A second worker, which would claim the message if its lease were lost.
     let (other, mut taken) = acking(setup.queue.worker());
     let mut redis = setup.redis().await?;
     let last_ms = held.iter().map(Delivery::deadline_ms).max().unwrap_or(0);
@@ -41,7 +41,7 @@ async fn a_lease_is_extended_for_as_long_as_its_handler_runs() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lost_lease_reaches_the_handler_and_voids_its_settle() -> Result<()> {
+async fn handler_learns_of_a_lost_lease_and_cannot_settle() -> Result<()> {
     let setup = setup().await?;
     let (sender, mut seen) = seen();
     let handler = move |delivery: Delivery| {
@@ -126,7 +126,7 @@ async fn handler_learns_that_an_operator_ended_its_lease() -> Result<()> {
 
 /// Only workers reap leases.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_expired_lease_waits_for_a_worker() -> Result<()> {
+async fn an_expired_lease_is_reaped_only_when_a_worker_runs() -> Result<()> {
     let setup = setup().await?;
     setup.queue.push("").id("id").await?;
     let first = claim_for(&setup.queue, Duration::from_millis(1)).await?;
@@ -158,8 +158,8 @@ async fn proxied() -> Result<(Setup, Proxy, Queue)> {
     Ok((setup, proxy, queue))
 }
 
-/// Only the connection for acks stalls. The worker keeps claiming up to a limit, and extends the
-/// leases of handled messages.
+/// Only the connection for acks stalls. The worker claims up to a limit, and extends the leases of
+/// handled messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unsettled_deliveries_are_bounded_and_extended() -> Result<()> {
     const MESSAGES: u64 = 1_500;
@@ -188,10 +188,10 @@ async fn unsettled_deliveries_are_bounded_and_extended() -> Result<()> {
     Ok(())
 }
 
-/// Redis answers everything but acks, for longer than a call is repeated. The handler must not run
-/// again.
+/// Redis answers all calls but acks, for longer than a producer's call is repeated. The handler
+/// must not run again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_settle_is_tried_until_redis_answers() -> Result<()> {
+async fn a_settlement_is_repeated_until_redis_answers() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     proxy.stall_calls_of(include_str!("../../../lua/dist/ack.lua"));
     let (worker, mut seen) = acking(queue.worker().lease(Duration::from_secs(9)));
@@ -210,7 +210,7 @@ async fn a_settle_is_tried_until_redis_answers() -> Result<()> {
 /// A handler settles its message while the lease keeper extends it. The node must not report that
 /// lease as lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn short_leases_and_quick_handlers_lose_nothing() -> Result<()> {
+async fn short_leases_and_quick_handlers_lose_no_lease() -> Result<()> {
     let setup = setup().await?;
     let (sender, mut seen) = seen();
     let handler = move |delivery: Delivery| {

@@ -1,4 +1,5 @@
-//! Limits that every claim obeys: the rate, `max_leased`, expiry; and what throttle and snooze do.
+//! Limits that every claim obeys: the rate, `max_leased` and expiry; and the effects of throttle
+//! and snooze.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +15,7 @@ use crate::support::{Running, Setup, acking, messages, push_all, seen, setup, st
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Queues of clients of their own, as in processes of their own.
+/// The queue in several clients, as if in several processes.
 async fn other_queues(setup: &Setup, count: usize) -> Result<Vec<Queue>> {
     let mut queues = Vec::new();
     for _ in 0..count {
@@ -34,7 +35,7 @@ async fn script_calls(setup: &Setup) -> Result<u64> {
     calls.context("no EVALSHA yet")?.parse().context("a number")
 }
 
-/// The most of these times, in microseconds, that lie in one window.
+/// The largest number of these times, in microseconds, that lie in one window.
 fn most_in(times: &[u64], window: Duration) -> usize {
     let window_us = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
     let in_window = |(first, &from): (usize, &u64)| {
@@ -54,7 +55,7 @@ async fn three_nodes_together_obey_the_rate() -> Result<()> {
     starts_at_the_rate(3, 64).await
 }
 
-/// With one handler in each node, the leader is often busy when the queue opens.
+/// Each node has one handler, so the leader is often busy when the queue opens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eight_busy_nodes_together_obey_the_rate() -> Result<()> {
     starts_at_the_rate(8, 1).await
@@ -74,7 +75,8 @@ async fn starts_at_the_rate(nodes: usize, concurrency: usize) -> Result<()> {
         let sender = sender.clone();
         let handler = move |delivery: Delivery| {
             let _ = sender.send(claimed_us(&delivery));
-            // So that nodes are busy, and openings have to wake others.
+            // The handlers take time, so that nodes are busy and each opening has to wake other
+            // nodes.
             tokio::time::sleep(Duration::from_millis(30))
         };
         let worker = queue.worker().lease(30 * SECOND).concurrency(concurrency);
@@ -91,11 +93,11 @@ async fn starts_at_the_rate(nodes: usize, concurrency: usize) -> Result<()> {
     }
     times.extend(started.rest());
     times.sort_unstable();
-    // The time of a claim is known to the millisecond.
+    // The time of a claim is known only to the millisecond, so the window is a millisecond shorter.
     assert!(most_in(&times, SECOND - Duration::from_millis(1)) <= 100);
     let took = Duration::from_micros(times[starts - 1] - times[0]);
     println!("{starts} starts in {nodes} nodes took {took:?} and {calls} calls");
-    // 10 at once, and then 91 in each second.
+    // 10 messages start at once, and then 91 in each second.
     let expected = SECOND * 390 / 91;
     assert!(took >= expected - Duration::from_millis(50), "{took:?}");
     assert!(took < expected * 4, "slower than the rate: {took:?}");
@@ -120,7 +122,7 @@ async fn nodes_make_no_calls_between_openings() -> Result<()> {
     let (begun, before) = (std::time::Instant::now(), script_calls(&setup).await?);
     tokio::time::sleep(2 * SECOND).await;
     let calls = script_calls(&setup).await? - before;
-    // Beats: one in 0.9 s.
+    // The allowance for beats: one in 0.9 s.
     let beats = begun.elapsed().as_millis() as u64 / 900;
     assert!(calls <= beats + 2, "{calls} calls, and {beats} beats");
     let stats = queue.stats().await?;
@@ -129,7 +131,7 @@ async fn nodes_make_no_calls_between_openings() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_nodes_never_lease_more_than_one() -> Result<()> {
+async fn three_nodes_together_never_exceed_max_leased() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.configure(QueueLimits::new().max_leased(1)).await?;
@@ -156,8 +158,9 @@ async fn three_nodes_never_lease_more_than_one() -> Result<()> {
     let (took, calls) = (begun.elapsed(), script_calls(&setup).await? - before);
     println!("200 handlers one after another took {took:?} and {calls} calls");
     assert_eq!(others.iter().sum::<usize>(), 0, "two ran at the same time");
-    // Without a wake-up each start would wait for a beat: up to 0.9 s, 90 s in all. The reference is what 200
-    // handlers of 2 ms with four calls each take on this machine, one after another.
+    // Without wake-ups, each start would wait up to 0.9 s for a beat, 90 s in all. The reference is
+    // the time that 200 handlers of 2 ms with four calls each take on this machine, one after
+    // another.
     let begun = std::time::Instant::now();
     for _ in 0..200 {
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -199,7 +202,7 @@ async fn expired_messages_delay_live_ones_little() -> Result<()> {
     first.sort_unstable();
     assert_eq!(first, crate::support::ids(10));
     println!("10 live messages behind 5000 expired ones took {took:?}");
-    // Twenty claims that wait for the fallback interval each would take 20 s.
+    // If each of twenty claims waited for the fallback interval, they would take 20 s.
     assert!(took < 15 * SECOND, "{took:?}");
     let stats = stats_until(queue, "all acked", |stats| stats.acked == 10).await?;
     assert_eq!(
@@ -214,7 +217,7 @@ async fn expired_messages_delay_live_ones_little() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn throttles_of_many_handlers_make_one_closure() -> Result<()> {
+async fn throttles_of_many_handlers_close_the_queue_once() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     push_all(queue, messages(40)).await?;

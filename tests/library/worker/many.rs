@@ -1,10 +1,10 @@
-//! One worker for many queues, and its handle.
+//! One worker for many queues, and the worker's handle.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Delivery, ErrorKind, Share, in_batches};
+use dueq::{Delivery, ErrorKind, QueueSettings, Share, in_batches};
 use tokio::sync::Semaphore;
 
 use crate::support::{HOUR, LONG, Setup, seen, setup, stats_until, until, within};
@@ -45,7 +45,7 @@ async fn one_worker_handles_the_messages_of_its_queues() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn queues_are_added_and_removed_while_it_runs() -> Result<()> {
+async fn queues_are_added_to_and_removed_from_a_running_worker() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
     let mails = client.queue("mails")?;
     let (sender, mut seen) = seen();
@@ -68,7 +68,7 @@ async fn queues_are_added_and_removed_while_it_runs() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_removal_waits_for_the_handlers_of_its_queue_only() -> Result<()> {
+async fn a_removal_waits_only_for_handlers_of_its_queue() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
     let mails = client.queue("mails")?;
     let (sender, mut seen) = seen();
@@ -99,7 +99,7 @@ async fn a_removal_waits_for_the_handlers_of_its_queue_only() -> Result<()> {
     let leaving =
         |error: &Option<String>| error.as_ref().is_some_and(|text| text.contains("leaving"));
     until("the removal's start", refused, leaving).await?;
-    // The removed queue keeps its messages, and the other queue goes on.
+    // The removed queue keeps its messages, and the other queue continues.
     mails.push("").id("left").await?;
     queue.push("").id("order").await?;
     assert_eq!(seen.next().await?, "order");
@@ -133,7 +133,7 @@ async fn an_aborted_worker_releases_its_messages() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_handle_stops_nothing() -> Result<()> {
+async fn dropping_the_handle_does_not_stop_the_worker() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
     drop(client.worker().queue(queue, ack).spawn()?);
     queue.push("").await?;
@@ -200,6 +200,15 @@ async fn spawn_refuses_wrong_settings_and_names_the_queue() -> Result<()> {
         (
             worker().lease(Duration::ZERO).queue(queue, ack),
             "queue orders",
+        ),
+        (
+            worker().time_limit(Duration::ZERO).queue(queue, ack),
+            "queue orders: a time limit of 0ns ends a handler at its first await; without a call \
+             of `time_limit` there is no limit",
+        ),
+        (
+            worker().queue_with(queue, QueueSettings::new().time_limit(Duration::ZERO), ack),
+            "queue orders: a time limit of 0ns",
         ),
         (
             lingering(0, Duration::ZERO),

@@ -49,7 +49,7 @@ async fn a_parked_queue_is_served_at_the_due_time() -> Result<()> {
     for mail in &mails {
         assert_eq!(mail.stats().await?.nodes, 1, "a parked node is alive");
     }
-    // Its silence lasts a minute: only notices can report these.
+    // The worker announced a silence of a minute, so only notices can report these messages.
     mails[0].push("").id("now").await?;
     assert_eq!(seen.next().await?, "mail-a now");
     let soon = Message::new("").id("soon").due(Duration::from_millis(300));
@@ -76,14 +76,14 @@ fn named(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_queue_has_one_handler_whatever_matches_it() -> Result<()> {
+async fn a_queue_that_two_patterns_match_has_one_handler() -> Result<()> {
     let Setup { client, .. } = &setup().await?;
     let names = ["mail-a", "mail-b", "other"];
     for name in names {
         client.queue(name)?.push("").await?;
     }
     let (sender, mut seen) = seen();
-    // Scans take the patterns in their order.
+    // A scan tries the patterns in their order.
     let worker = client
         .worker()
         .pattern(&client.pattern("mail-*")?, named("mails", &sender))
@@ -98,7 +98,7 @@ async fn each_queue_has_one_handler_whatever_matches_it() -> Result<()> {
     assert_eq!(twice.kind(), ErrorKind::InvalidInput);
     assert!(twice.to_string().contains("a pattern matches"), "{twice}");
     assert_eq!(worker.health().queues().count(), 3);
-    // Removed, it can be added with a handler of its own.
+    // After its removal, the queue can be added with a handler of its own.
     within("the removal", worker.remove("mail-b")).await??;
     worker.add(&found, named("own", &sender)).await?;
     found.push("").await?;
@@ -107,7 +107,7 @@ async fn each_queue_has_one_handler_whatever_matches_it() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_found_queue_of_another_layout_stops_alone() -> Result<()> {
+async fn a_found_queue_of_another_layout_stops_no_other() -> Result<()> {
     let setup = setup().await?;
     let client = &setup.client;
     let words = ["HSET", "dueq:{mail-newer}:meta", "layout", "99"];
@@ -134,7 +134,7 @@ async fn a_found_queue_of_another_layout_stops_alone() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pattern_takes_no_reserve() -> Result<()> {
+async fn a_reserve_for_a_pattern_is_refused() -> Result<()> {
     let Setup { client, .. } = &setup().await?;
     let mails = client.pattern("mail-*")?;
     let reserved = Share::weight(1).reserve(2);
@@ -164,10 +164,10 @@ async fn a_parking_time_out_of_range_is_refused() -> Result<()> {
 
 const OPTIONS: [&str; 2] = ["--enable-debug-command", "yes"];
 const POPULATE: [&str; 4] = ["DEBUG", "POPULATE", "300000", "foreign"];
-/// How many steps a scan of them has at least.
+/// The least number of steps of a scan over the foreign keys.
 const STEPS: u64 = 300;
 
-/// A worker on a pattern, and the names of the queues that it serves.
+/// A worker of a pattern, and a channel with the names of the queues that it serves.
 fn served(client: &Client) -> Result<(dueq::WorkerHandle, Seen<String>)> {
     let (sender, served) = seen();
     let handler = move |delivery: Delivery| {
@@ -208,7 +208,8 @@ async fn old_and_new_queues_are_served_among_foreign_keys() -> Result<()> {
     assert_eq!(found, old);
     setup.client.queue("mail-new")?.push("").await?;
     assert_eq!(served.next().await?, "mail-new");
-    // Channels belong to all databases of a server.
+    // Channels belong to all databases of a server, so a queue of another database is announced
+    // here too.
     let other = Client::connect(&format!("{}1", setup.server.url())).await?;
     other.queue("mail-other")?.push("").await?;
     setup.client.queue("mail-last")?.push("").await?;
@@ -218,12 +219,12 @@ async fn old_and_new_queues_are_served_among_foreign_keys() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn queue_that_was_not_heard_of_is_found_after_a_reconnect() -> Result<()> {
+async fn a_queue_whose_notice_was_missed_is_found_later() -> Result<()> {
     let setup = &setup_with(&OPTIONS).await?;
     setup.command::<()>(&POPULATE).await?;
     let (worker, mut served) = served(&setup.client)?;
     scanned(setup).await?;
-    // Release 0.1 publishes no creation.
+    // Release 0.1 publishes no notice of a new queue.
     let frozen = dueq_testkit::scripts::frozen()?;
     let keys = dueq::admin::queue_keys("mail-old")?;
     let keys = keys.iter().map(String::as_str);
@@ -240,7 +241,7 @@ async fn queue_that_was_not_heard_of_is_found_after_a_reconnect() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn least_rights_suffice_to_hear_of_a_new_queue() -> Result<()> {
+async fn least_rights_suffice_for_notices_of_new_queues() -> Result<()> {
     let setup = &setup_with(&OPTIONS).await?;
     setup.command::<()>(&POPULATE).await?;
     let mut admin = connection(&setup.server.url()).await?;

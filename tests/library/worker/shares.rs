@@ -1,4 +1,4 @@
-//! Shares of the queues of one worker. Handlers wait for permits that the test gives, so that it
+//! Shares of the queues of one worker. Each handler waits for a permit of the test, so the test
 //! decides which handler ends next.
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn gate() -> Arc<Semaphore> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reserve_is_free_while_others_hold_all_other_handlers() -> Result<()> {
+async fn a_reserve_is_served_while_all_other_handlers_are_busy() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
     let bulk = client.queue("bulk")?;
     push_all(&bulk, messages(20)).await?;
@@ -72,7 +72,8 @@ async fn strict_order_serves_the_first_queue_until_it_is_empty() -> Result<()> {
     }
     let (sender, mut seen) = seen();
     let open = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
-    // The node assumes up to a day for messages that waited before it started.
+    // The worker starts later than the messages are due, so the node assumes that they may have
+    // waited for up to a day.
     let worker = client
         .worker()
         .lease(LONG)
@@ -91,8 +92,8 @@ async fn overdue_queues_take_turns_with_the_first_queue() -> Result<()> {
     const MAX_WAIT: Duration = Duration::from_secs(1);
     let Setup { client, .. } = &setup().await?;
     let (high, low) = (client.queue("high")?, client.queue("low")?);
-    // Messages of the low queue wait for a shorter time, and the node sees them arrive: it assumes up
-    // to a day for messages that waited before it started.
+    // The messages of the low queue arrive while the node runs, so that it knows how long they
+    // wait. For messages from before its start it would assume up to a day.
     push_all(&high, messages(20)).await?;
     stats_until(&high, "overdue", |stats| stats.overdue_ms > 100).await?;
     let (sender, mut seen) = seen();
@@ -113,7 +114,7 @@ async fn overdue_queues_take_turns_with_the_first_queue() -> Result<()> {
     until("a beat", since_beat, Option::is_some).await?;
     push_all(&low, messages(3)).await?;
     let pushed = Instant::now();
-    // The node estimates Redis's clock within a few milliseconds.
+    // Some milliseconds more than the limit, because the node only estimates Redis's clock.
     stats_until(&low, "overdue", |stats| stats.overdue_ms > 1_200).await?;
     let is_later = |since: &Option<Duration>| since.is_some_and(|since| since < pushed.elapsed());
     until("a beat after the push", since_beat, is_later).await?;
@@ -122,7 +123,7 @@ async fn overdue_queues_take_turns_with_the_first_queue() -> Result<()> {
         held.add_permits(1);
         order.push(seen.next().await?);
     }
-    // Both are overdue: each has one turn, and then one handler goes by rank.
+    // Both queues are overdue: each has one turn, and then one handler goes by rank.
     let turns = [["high", "low", "high"]; 3].concat();
     assert_eq!(order, [turns, vec!["high"; 3]].concat());
     worker.abort();
@@ -130,7 +131,7 @@ async fn overdue_queues_take_turns_with_the_first_queue() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_share_of_an_added_queue_changes_nothing() -> Result<()> {
+async fn adding_a_queue_with_an_invalid_share_changes_nothing() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
     let mails = client.queue("mails")?;
     let (sender, mut seen) = seen();

@@ -15,7 +15,7 @@ use crate::support::{Running, acking, holding, ids, messages, push_all, seen, se
 async fn two_processes_handle_a_thousand_messages_once_each() -> Result<()> {
     let setup = setup().await?;
     let url = setup.server.url();
-    // A queue counts workers only once it exists.
+    // The queue must exist: Redis counts workers only then.
     setup.queue.resume().await?;
     setup.queue.pause().await?;
     let (mut one, mut two) = (
@@ -43,9 +43,9 @@ async fn two_processes_handle_a_thousand_messages_once_each() -> Result<()> {
     Ok(())
 }
 
-/// Neither can hold more than 50 messages.
+/// Each process can hold at most 50 messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn second_process_takes_messages_beyond_the_first_ones() -> Result<()> {
+async fn second_process_gets_messages_that_the_first_cannot_hold() -> Result<()> {
     let setup = setup().await?;
     let url = setup.server.url();
     let (mut one, mut two) = (
@@ -114,10 +114,10 @@ async fn running_handlers_never_exceed_the_concurrency() -> Result<()> {
     Ok(())
 }
 
-/// All handlers of one worker are busy with messages that never end. The other worker must get all
-/// later messages.
+/// All handlers of one worker are busy with messages that never end, so the other worker must get
+/// all later messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_worker_keeps_no_message_from_a_free_one() -> Result<()> {
+async fn a_worker_with_all_handlers_busy_leaves_work_to_others() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     push_all(queue, messages(5)).await?;
@@ -161,7 +161,7 @@ async fn messages_beyond_the_ready_limit_are_all_handled_once() -> Result<()> {
 
 /// A client may have more queues and workers than its pool has connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_workers_than_pooled_connections_do_not_starve() -> Result<()> {
+async fn more_workers_than_pooled_connections_all_get_messages() -> Result<()> {
     let setup = setup().await?;
     let queues = (0..24)
         .map(|n| setup.client.queue(&format!("queue {n}")))

@@ -1,4 +1,4 @@
-//! A stop lets running handlers finish and returns the other messages.
+//! A stop lets running handlers finish, and returns all other messages.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -58,8 +58,8 @@ async fn graceful_stop_finishes_handlers_and_claims_no_more() -> Result<()> {
         (10, 0, 0, 0)
     );
     assert_eq!(stats.nodes, 0, "the node must leave the queue");
-    // The worker also handled messages claimed during the stop. The rest is available to other
-    // workers.
+    // The worker also handled the messages of claims that were in flight at the stop. Other workers
+    // can get the rest.
     assert_eq!(seen.rest(), Vec::<String>::new());
     let (worker, mut seen) = acking(setup.queue.worker());
     seen.take(10).await?;
@@ -67,7 +67,7 @@ async fn graceful_stop_finishes_handlers_and_claims_no_more() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn handlers_beyond_the_grace_are_released_uncharged() -> Result<()> {
+async fn handlers_beyond_the_grace_period_are_released_uncharged() -> Result<()> {
     let setup = setup().await?;
     let (worker, mut seen) = holding(setup.queue.worker().grace(Duration::from_millis(50)));
     push_all(&setup.queue, messages(30)).await?;
@@ -103,7 +103,8 @@ async fn dropping_the_worker_future_releases_its_messages() -> Result<()> {
 async fn a_worker_that_is_stopped_before_it_starts_returns() -> Result<()> {
     let setup = setup().await?;
     setup.queue.push("").due(HOUR).await?;
-    // Repeat often: a beat in flight when the node leaves must not register it again.
+    // Repeated often, because the fault depends on timing: a beat in flight when the node leaves
+    // must not register it again.
     for _ in 0..100 {
         let worker = setup
             .queue
@@ -117,10 +118,10 @@ async fn a_worker_that_is_stopped_before_it_starts_returns() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_is_dropped_while_it_starts_leaves() -> Result<()> {
+async fn a_worker_dropped_while_it_starts_leaves_its_queues() -> Result<()> {
     let setup = setup().await?;
     setup.queue.push("").due(HOUR).await?;
-    // No other node beats, so no script forgets a node that has not left.
+    // No other node beats here, so only the leave can remove the node.
     let words = ["ZCARD", "dueq:{orders}:nodes"];
     let nodes = async || setup.command::<u64>(&words).await;
     let without = nodes().await?;
@@ -169,7 +170,7 @@ async fn restarting_workers_leave_no_message_behind() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stop_while_redis_is_away_ends() -> Result<()> {
+async fn stop_ends_the_worker_while_redis_is_away() -> Result<()> {
     let mut setup = setup().await?;
     let (worker, mut seen) = holding(setup.queue.worker().grace(Duration::from_millis(10)));
     push_all(&setup.queue, messages(3)).await?;
@@ -179,13 +180,13 @@ async fn a_stop_while_redis_is_away_ends() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn worker_stops_while_its_first_beats_wait() -> Result<()> {
+async fn a_worker_whose_first_beats_wait_can_be_stopped() -> Result<()> {
     let setup = setup().await?;
     signal("-STOP", setup.server.pid())?;
     let (worker, _seen) = acking(setup.queue.worker());
     let start = Instant::now();
     within("the stop", worker.stop()).await??;
-    // The beats take 5 s and more.
+    // The beats would take 5 s or more.
     let took = start.elapsed();
     assert!(took < Duration::from_secs(5), "{took:?}");
     signal("-CONT", setup.server.pid())?;
@@ -198,7 +199,7 @@ async fn worker_waits_while_its_queue_is_paused() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.pause().await?;
-    // One handler at a time keeps the order of the claims.
+    // One handler at a time keeps the order of claims.
     let (worker, mut seen) = acking(queue.worker().concurrency(1));
     stats_until(queue, "a live worker", |stats| stats.nodes == 1).await?;
     queue.push("").id("due").due(Duration::ZERO).await?;
@@ -218,9 +219,9 @@ async fn worker_waits_while_its_queue_is_paused() -> Result<()> {
     worker.stop().await
 }
 
-/// A worker needs no call that tells it: its timer ends when the queue opens.
+/// The worker needs no message from outside: its timer ends when the queue opens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_closed_queue_opens_by_itself() -> Result<()> {
+async fn a_closed_queue_opens_at_its_time_without_a_call() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let (worker, mut seen) = reporting(queue.worker().concurrency(1), |delivery| {
@@ -247,7 +248,7 @@ async fn a_closed_queue_opens_by_itself() -> Result<()> {
     worker.stop().await
 }
 
-/// Resume opens a closed queue at once, and a longer closing outlasts a shorter one.
+/// A resume opens a closed queue at once. A longer closing replaces a shorter one, not the reverse.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn resume_opens_a_closed_queue() -> Result<()> {
     let setup = setup().await?;

@@ -1,11 +1,12 @@
-//! Queues with typed payloads: what happens to payloads that their codec cannot decode.
+//! Queues with typed payloads, and payloads that their codec cannot decode.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Batch, BoxError, Client, Codec, Delivery, ErrorKind, MessageState, Queue, in_batches};
+use dueq::handlers::BoxError;
+use dueq::{Batch, Client, Codec, Delivery, ErrorKind, MessageState, Queue, in_batches};
 use serde::{Deserialize, Serialize};
 use tower::timeout::TimeoutLayer;
 
@@ -16,14 +17,14 @@ struct Order {
     number: u64,
 }
 
-/// Pushes payload bytes past the codec of the queue.
+/// Pushes payload bytes without the codec of the queue.
 async fn push_raw(client: &Client, queue: &str, id: &str, payload: &str) -> Result<()> {
     let raw = client.queue(queue)?;
     raw.push(payload).id(id).await?;
     Ok(())
 }
 
-/// The error of the queue's one dead message.
+/// The stored error of the dead message with this id.
 async fn dead_error<C: Codec>(queue: &Queue<C>, id: &str) -> Result<String> {
     stats_until(queue, "a dead message", |stats| stats.dead == 1).await?;
     let stored = queue.get(id).await?.context("a dead message")?;
@@ -51,7 +52,7 @@ async fn an_undecodable_payload_is_buried_and_not_retried() -> Result<()> {
     Ok(worker.shutdown().await?)
 }
 
-/// Numbers as decimal text. Its decoding panics until it is mended.
+/// A codec for numbers as decimal text. Its decoding panics until `is_mended` is set.
 #[derive(Clone, Default)]
 struct Fragile {
     is_mended: Arc<AtomicBool>,
@@ -75,7 +76,7 @@ impl Codec for Fragile {
 async fn a_panic_in_decode_buries_its_message_only() -> Result<()> {
     let Setup { client, queue, .. } = &setup().await?;
     let codec = Fragile::default();
-    let numbers = client.queue_with("numbers", codec.clone())?;
+    let numbers = client.queue_with_codec("numbers", codec.clone())?;
     let (sender, mut seen) = seen();
     let of_orders = sender.clone();
     let worker = client
@@ -94,12 +95,12 @@ async fn a_panic_in_decode_buries_its_message_only() -> Result<()> {
     assert!(error.contains("the codec panicked"), "{error}");
     assert!(error.contains("knows no seven"), "{error}");
     assert_eq!(numbers.stats().await?.retried, 0);
-    // The same queue and the other one of this worker go on.
+    // This queue and the worker's other queue continue.
     numbers.push(8_u64).await?;
     assert_eq!(seen.next().await?, "numbers 8");
     queue.push("").await?;
     assert_eq!(seen.next().await?, "orders");
-    // A mended codec decodes the message when it is requeued.
+    // The mended codec decodes the message when it is requeued.
     codec.is_mended.store(true, Ordering::SeqCst);
     let _ = numbers.requeue("seven").await?;
     assert_eq!(seen.next().await?, "numbers 7");
@@ -109,9 +110,9 @@ async fn a_panic_in_decode_buries_its_message_only() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_batch_goes_on_without_its_undecodable_message() -> Result<()> {
+async fn a_batch_is_handled_without_its_undecodable_message() -> Result<()> {
     let Setup { client, .. } = &setup().await?;
-    let numbers = client.queue_with("numbers", Fragile::default())?;
+    let numbers = client.queue_with_codec("numbers", Fragile::default())?;
     for (id, payload) in [("1", "1"), ("panics", "7"), ("fails", "x"), ("2", "2")] {
         push_raw(client, "numbers", id, payload).await?;
     }
@@ -137,7 +138,7 @@ async fn a_batch_goes_on_without_its_undecodable_message() -> Result<()> {
     Ok(worker.shutdown().await?)
 }
 
-/// A codec whose error has no text, only a panic.
+/// A codec whose error panics when it is turned into text.
 #[derive(Clone)]
 struct Speechless;
 
@@ -170,7 +171,7 @@ impl Codec for Speechless {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_of_the_codecs_error_harms_no_other_message() -> Result<()> {
     let Setup { client, .. } = &setup().await?;
-    let numbers = client.queue_with("numbers", Speechless)?;
+    let numbers = client.queue_with_codec("numbers", Speechless)?;
     let error = numbers.push(1_u64).await.expect_err("not encoded");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     for payload in ["good", "bad", "fine"] {
@@ -185,9 +186,9 @@ async fn a_panic_of_the_codecs_error_harms_no_other_message() -> Result<()> {
     Ok(worker.shutdown().await?)
 }
 
-/// A payload that does not decode reaches the layers as a settlement, and no retry of theirs.
+/// Layers see an undecodable payload as a settlement, which they cannot turn into a retry.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_undecodable_payload_is_buried_inside_of_layers() -> Result<()> {
+async fn an_undecodable_payload_reaches_layers_as_a_burial() -> Result<()> {
     let Setup { client, .. } = &setup().await?;
     let orders = client.queue_of::<Order>("typed")?;
     push_raw(client, "typed", "bad", "no JSON").await?;
@@ -200,7 +201,7 @@ async fn an_undecodable_payload_is_buried_inside_of_layers() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_of_deliveries_decodes_nothing() -> Result<()> {
+async fn a_handler_that_takes_deliveries_decodes_no_payload() -> Result<()> {
     let Setup { client, .. } = &setup().await?;
     let orders = client.queue_of::<Order>("typed")?;
     push_raw(client, "typed", "bad", "no JSON").await?;

@@ -1,4 +1,4 @@
-//! Claims in the model.
+//! The part of the model for claims.
 
 use crate::model::consumers::SILENCE_MS;
 use crate::model::message::Place;
@@ -7,7 +7,7 @@ use crate::model::world::{Now, READY_LIMIT, World};
 use crate::reply::{Reply, Text};
 
 const CLAIM_BYTES: usize = 4_194_304;
-/// How many timers of schedules a claim takes. The next claim takes the others.
+/// The most timers of schedules that one claim handles. The next claim handles the others.
 const TIMERS_OF_CLAIM: usize = 64;
 
 impl World {
@@ -129,7 +129,7 @@ impl World {
         }
         let ids = Reply::List(granted.iter().map(Reply::from).collect());
         self.grants.insert(token.clone(), granted);
-        // The reply has equal details once.
+        // If all details are equal, the reply has them once.
         if details.windows(2).all(|two| two[0] == two[1]) {
             details.truncate(1);
         }

@@ -1,4 +1,4 @@
-//! The verbs of nodes in the model.
+//! The part of the model for the verbs of nodes.
 
 use anyhow::{Context, Result, ensure};
 
@@ -32,9 +32,9 @@ impl World {
         ])
     }
 
-    /// Ends a delivery if the token is the claim's. If a next message follows, it returns `answer`
-    /// with its due time for `D`. Otherwise it runs `settle` with the message and its claim's due
-    /// time.
+    /// Ends a delivery if the token is that of its claim. If a next message takes over, returns
+    /// `answer` with its due time for `D`. Otherwise runs `settle` with the message and its claim's
+    /// due time.
     pub(crate) fn held(
         &mut self,
         (id, token): &Hold,
@@ -60,7 +60,8 @@ impl World {
         settle(message, due)
     }
 
-    /// Ends a batch. The counter grows by the number of items that changed something.
+    /// Ends the deliveries of a batch. The counter grows by the number of items that changed
+    /// something.
     pub(crate) fn settled(
         &mut self,
         now: Now,
@@ -84,7 +85,7 @@ impl World {
         for (at, hold) in holds.iter().enumerate() {
             let is_acked = |at: usize| holds[at].0 == hold.0 && replies[at] == "OK";
             if (0..at).any(is_acked) {
-                // Even if a next message has started.
+                // The item is answered GONE even if its next message has taken over.
                 replies.push("GONE".to_owned());
                 continue;
             }
@@ -215,7 +216,7 @@ impl World {
         ]))
     }
 
-    /// As a reap of these deliveries only.
+    /// Ends these leases as a reap of only these deliveries would.
     pub(crate) fn end_leases(&mut self, now: Now, holds: &[Hold], after: &State) -> Result<Reply> {
         let mut replies = Vec::new();
         for (id, token) in holds {
@@ -234,7 +235,7 @@ impl World {
         Ok(self.settled(now, "crashed", replies))
     }
 
-    /// A lease has ended without a settlement. Returns what becomes of the message. From the second
+    /// Ends a lease without a settlement, and returns what becomes of the message. From the second
     /// crash on the script chooses the delay, and the model checks its limits.
     fn crash(&mut self, now: Now, id: &Text, after: &State) -> Result<String> {
         if let Some(due) = self.start_next(id, "reap") {

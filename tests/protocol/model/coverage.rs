@@ -1,4 +1,4 @@
-//! What the runs must meet.
+//! The results that the random runs must meet.
 
 use anyhow::Result;
 
@@ -6,7 +6,7 @@ use crate::model::Run;
 use crate::model::client::operation::{Operation, Presence};
 use crate::reply::Reply;
 
-/// Results that the runs must meet together: every result that the model can produce.
+/// The results that the runs must meet together: all that the model can produce.
 pub(crate) const REQUIRED: &[&str] = &[
     "push CREATED",
     "push EXISTS scheduled",
@@ -134,7 +134,7 @@ pub(crate) const REQUIRED: &[&str] = &[
     "get finished",
     "get expired",
     "get cancelled",
-    // No reply shows these events. The model counts them.
+    // Replies do not show these events, so the model counts them.
     "window ended early",
     "window reused",
     "undone",

@@ -1,4 +1,4 @@
-//! The state that Redis must have for the model of a queue.
+//! The state that Redis must have according to the model.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ fn next_of(id: &Text) -> Text {
 }
 
 impl World {
-    /// The state that Redis must have.
+    /// The state of all keys according to the model.
     pub(crate) fn expected(&self) -> State {
         let mut meta = Fields::from([("test".into(), "1".into())]);
         let Some(incarnation) = &self.incarnation else {

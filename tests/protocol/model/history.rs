@@ -23,7 +23,7 @@ pub(crate) struct Life {
     pub(crate) due: u64,
     /// Token and deadline of the last claim that is not settled.
     pub(crate) claim: Option<(Text, u64)>,
-    /// Payload and due time of the message that follows this delivery.
+    /// The payload and due time of the next message, which waits for the end of this delivery.
     pub(crate) next: Option<(Text, u64)>,
 }
 
@@ -32,13 +32,14 @@ pub(crate) struct History {
     pub(crate) lives: BTreeMap<Text, Life>,
     /// Times of the results CREATED, by the call's number and the item's position.
     pub(crate) created: BTreeMap<(usize, usize), Now>,
-    /// When the last message of an id was cancelled or moved, by the server's clock.
+    /// When an id last ended by a cancel or a move, by the server's clock.
     pub(crate) ended: BTreeMap<Text, Now>,
-    /// The calls, and positions in them, that stored something with `on_conflict=next`.
+    /// The calls, and positions in them, that stored a message or next message with
+    /// `on_conflict=next`.
     pub(crate) followed: BTreeSet<(usize, usize)>,
-    /// The ends of windows.
+    /// The ends of the windows of ids.
     pub(crate) windows: BTreeMap<Text, u64>,
-    /// The ticks that claims made.
+    /// The ids of ticks that claims made.
     pub(crate) fired: BTreeSet<Text>,
     pub(crate) clock: u64,
     /// Whether release 0.1 answers some calls: it ignores windows.
@@ -86,7 +87,7 @@ impl History {
             }
             Operation::Claim { token, .. } => {
                 self.granted(now, token, reply)?;
-                // The claim may have dropped expired messages: the reply does not name them.
+                // The claim may have dropped expired messages, which the reply does not name.
                 self.lives.retain(|id, _| after.messages.contains_key(id));
             }
             Operation::Ack(holds) => {
@@ -183,7 +184,7 @@ impl History {
             Operation::Amend { change, names } if *change == "remove" => {
                 names.iter().for_each(|name| self.forget_fires(name));
             }
-            // The reply has no ids: the state shows which messages have gone.
+            // The reply has no ids, so the state shows which messages are gone.
             Operation::Purge { .. } | Operation::Beat { .. } => {
                 let gone = self
                     .lives
@@ -204,7 +205,7 @@ impl History {
         Ok(())
     }
 
-    /// A message that is released, requeued or reaped for the first time is due now, even if its
+    /// Makes a message due now that is released, requeued or reaped for the first time, even if its
     /// due time was later because the clock went back.
     fn due_now(&mut self, now: Now, after: &State) {
         for (id, life) in &mut self.lives {
@@ -247,8 +248,8 @@ impl History {
         Ok(())
     }
 
-    /// Checks settlements. `stays` returns whether the message still exists, and may change its due
-    /// time. A next message follows in any case.
+    /// Checks settlements. `stays` says whether the message still exists, and may change its due
+    /// time. A next message takes over in any case.
     fn settled(
         &mut self,
         holds: &[Hold],
@@ -308,7 +309,7 @@ impl History {
 }
 
 impl Life {
-    /// Ends a delivery. Returns whether a next message follows.
+    /// Ends a delivery. Returns whether a next message takes over.
     fn end(&mut self) -> bool {
         let Some((payload, due)) = self.next.take() else {
             return false;

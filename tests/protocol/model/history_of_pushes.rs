@@ -1,4 +1,4 @@
-//! What the replies to pushes promise, over a whole run.
+//! Checks the guarantees of pushes over a whole run, from their replies.
 
 use anyhow::{Result, ensure};
 
@@ -10,7 +10,7 @@ use crate::model::world::Now;
 use crate::reply::{Reply, Text};
 use crate::state::State;
 
-/// The message of an item, as a push told it.
+/// The message of an item, as its push described it.
 pub(crate) struct Told<'a> {
     /// Number of the call, and position in it.
     pub(crate) call: (usize, usize),
@@ -40,7 +40,7 @@ impl History {
             && !self.followed.insert(call)
             && attempt.is_some_and(|attempt| self.clock < attempt.until_us / 1_000);
         match answer {
-            "MOVED" | "NEXT" if is_repeated => {} // it changes nothing
+            "MOVED" | "NEXT" if is_repeated => {} // a repetition changes nothing
             "NEXT" => {
                 let kept = after.attrs.get(&Text([b"\x03", &item.id.0[..]].concat()));
                 let kept_due = kept.and_then(|kept| kept.text().split_once(' ')?.0.parse().ok());
@@ -61,8 +61,9 @@ impl History {
                     None => None,
                 };
                 let repeated = first.is_some();
-                // The guarantee excludes two steps back of the clock. After `until` has passed, the
-                // memory is gone. Between push and end, the end seems to precede the push.
+                // A step back of the clock can break this guarantee, so such runs are excepted:
+                // after a step back beyond `until` the memory is gone, and after one between push
+                // and end, the end seems to precede the push.
                 let ended = self
                     .ended
                     .get(&item.id)
@@ -104,7 +105,7 @@ impl History {
     /// Within a window an id gets one message, unless a cancel ended the window.
     fn one_per_window(&mut self, now: Now, item: &Item) -> Result<()> {
         let before = self.windows.get(&item.id).copied().unwrap_or(0);
-        // A window too far ahead is from before the clock went back.
+        // A window that ends too far ahead was stored before the clock went back.
         let lasts = before > self.clock && before <= now.ceil() + WINDOW_MOST;
         ensure!(
             !lasts || item.reuse || self.is_mixed,
@@ -119,7 +120,7 @@ impl History {
 }
 
 impl History {
-    /// A claim granted a tick that nobody triggered: it made the tick.
+    /// Records that a claim granted a tick that nobody triggered: the claim made it.
     pub(crate) fn fired(&mut self, id: &Text, payload: &Text, due: u64) -> Result<()> {
         ensure!(
             self.fired.insert(id.clone()),
@@ -148,7 +149,7 @@ impl History {
     }
 
     pub(crate) fn triggered(&mut self, now: Now, reply: &Reply, after: &State) -> Result<()> {
-        // It may have replaced other ticks.
+        // The new tick may have replaced other ticks.
         self.lives.retain(|id, _| after.messages.contains_key(id));
         let Ok(answers) = reply.items() else {
             return Ok(());
@@ -191,7 +192,7 @@ impl History {
         Ok(())
     }
 
-    /// A new schedule of this name knows nothing of the former one.
+    /// Forgets the fires of a schedule. A new schedule of the name starts without them.
     pub(crate) fn forget_fires(&mut self, name: &str) {
         let of_it = format!("{name}@");
         self.fired.retain(|id| !id.text().starts_with(&of_it));

@@ -1,4 +1,4 @@
-//! The deduplication memory (the key `recent`): it recognises a repeated call after its message has
+//! The deduplication memory (the key `recent`): it recognises a repeated call after its message is
 //! gone.
 
 use crate::model::client::operation::Attempt;
@@ -19,12 +19,12 @@ fn ms(us: u64) -> f64 {
         .expect("a number")
 }
 
-/// Whether a score still counts. A score too far ahead is from before the clock went back.
+/// Whether a score still counts. One too far ahead was stored before the clock went back.
 fn lasts(score: f64, now: Now) -> bool {
     score > now.floor() as f64 && score <= (now.ceil() + REPEAT_MS + 1) as f64
 }
 
-/// What `recent` remembers of the earlier attempts of a call.
+/// What `recent` remembers of the earlier tries of a call.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Earlier {
     None,
@@ -33,7 +33,7 @@ pub(crate) enum Earlier {
     All,
 }
 
-/// The decision on a push of an absent id.
+/// The decision about a push of an absent id.
 pub(crate) enum Verdict {
     New,
     Finished(String),
@@ -61,7 +61,7 @@ impl World {
             .filter(|score| self.ended_until > now.floor() && lasts(*score, now))
     }
 
-    /// Whether an earlier attempt of this call created or found the id, or kept its next message.
+    /// Whether an earlier try of this call created or found the id, or kept its next message.
     pub(crate) fn was_applied(
         &self,
         attempt: Option<&Attempt>,
@@ -94,8 +94,8 @@ impl World {
         }
     }
 
-    /// Notes that a cancelled id is pushed again: the cancel was of a former message. Returns the
-    /// number of added names.
+    /// Notes that a cancelled id is pushed again, so that the cancel counts for the former message
+    /// only. Returns the number of added names.
     pub(crate) fn pushed_again(&mut self, now: Now, id: &Text) -> usize {
         let known = self.score(&about(id)).is_some() && self.ended_until > now.floor();
         let cancelled = self
@@ -106,7 +106,7 @@ impl World {
         1
     }
 
-    /// Notes the same of a tick that is triggered again.
+    /// Notes that a tick is triggered again, as `pushed_again` does for other ids.
     pub(crate) fn made_again(&mut self, now: Now, id: &Text) {
         if let Some(score) = self.recent.get_mut(id)
             && *score > now.floor() as f64
@@ -116,8 +116,8 @@ impl World {
         }
     }
 
-    /// Remembers the ids that this call created or found, if a repetition could not see them
-    /// otherwise. Returns the number of added names.
+    /// Remembers the ids that this call created or found, for ids that a repetition could not
+    /// recognise otherwise. Returns the number of added names.
     pub(crate) fn note_call(
         &mut self,
         attempt: &Attempt,
@@ -140,8 +140,8 @@ impl World {
         noted.len() + 1
     }
 
-    /// Notes that a message ended or moved to a near due time. A push first attempted before that
-    /// is a repetition.
+    /// Notes that a message ended or moved to a near due time. A push whose first try was before
+    /// that is a repetition.
     pub(crate) fn note_end(&mut self, now: Now, id: &Text) {
         let end = ms(now.0 + REPEAT_MS * 1_000);
         self.recent.insert(about(id), end);
@@ -154,8 +154,8 @@ impl World {
         self.note_end(now, id);
     }
 
-    /// Notes that another caller cancelled an absent id, too: no undo names that time. Returns
-    /// whether it was another one.
+    /// Notes that another caller cancelled an absent id as well. An undo with the first cancel's
+    /// time then fails. Returns whether it was another caller.
     pub(crate) fn note_later_cancel(&mut self, now: Now, id: &Text, since: Option<u64>) -> bool {
         let earlier = self.score(id).map_or(0, |score| score.trunc() as u64);
         if since.is_some_and(|since| earlier >= since + REPEAT_MS) {
@@ -167,8 +167,8 @@ impl World {
         true
     }
 
-    /// Whether `recent` holds the id itself, with this fraction. Its score was rounded up; release
-    /// 0.1 takes it for one of the future a millisecond earlier.
+    /// Whether `recent` holds the id itself, with a score of this fraction. A score too far ahead does
+    /// not count; for release 0.1 that begins a millisecond earlier.
     fn is_remembered(&self, now: Now, id: &Text, fraction: f64) -> Option<f64> {
         let score = self.score(id).filter(|score| score.fract() == fraction)?;
         let ahead = REPEAT_MS + 2 - u64::from(self.is_frozen);
@@ -181,14 +181,14 @@ impl World {
         self.is_remembered(now, id, 0.5).is_some()
     }
 
-    /// Whether nothing happened to the id since it was cancelled at this time.
+    /// Whether the id was cancelled at this time and nothing happened to it since.
     pub(crate) fn was_cancelled_at(&self, now: Now, id: &Text, ms: u64) -> bool {
         let mark = (ms + REPEAT_MS) as f64 + 0.5;
         self.score(id) == Some(mark) && mark > now.floor() as f64
     }
 
-    /// Whether a message of this id was cancelled at `since` or later, and another one pushed after
-    /// that.
+    /// Whether a message of this id was cancelled at `since` or later, and another message was
+    /// pushed after that.
     pub(crate) fn was_cancelled_before_this_one(&self, now: Now, id: &Text, since: u64) -> bool {
         let again = self.is_remembered(now, id, 0.25);
         again.is_some_and(|score| score.trunc() as u64 >= since + REPEAT_MS)

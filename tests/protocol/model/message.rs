@@ -18,7 +18,7 @@ pub(crate) enum Place {
         due: u64,
         deadline: u64,
         own: bool,
-        /// Whether the claim saw that the message has a window.
+        /// Whether the message had a window at the time of the claim.
         window: bool,
     },
     Dead {
@@ -49,7 +49,7 @@ impl Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) payload: Text,
-    /// Whether a schedule made it.
+    /// Whether the message is a tick of a schedule.
     pub(crate) is_tick: bool,
     pub(crate) max_attempts: Option<u64>,
     pub(crate) trace_parent: Option<String>,
@@ -62,10 +62,10 @@ pub(crate) struct Message {
     pub(crate) failures: u64,
     pub(crate) crashes: u64,
     pub(crate) error: Text,
-    /// The original due time, from the second crash on. `place` then has the end of the back-off.
+    /// The original due time, from the second crash on, when `place` has the end of the back-off.
     pub(crate) original: Option<u64>,
     pub(crate) place: Place,
-    /// The next message: it waits for the end of the delivery.
+    /// The next message, which waits for the end of the delivery.
     pub(crate) next: Option<Box<Message>>,
 }
 
@@ -91,7 +91,7 @@ impl Message {
         }
     }
 
-    /// A message of a schedule: a tick, or its timer.
+    /// Makes a message of a schedule: a tick, or the schedule's timer.
     pub(crate) fn of(schedule: &Schedule, is_tick: bool, due: u64) -> Self {
         let is_set = |is_tick: bool| is_tick.then_some(());
         Self {
@@ -123,8 +123,8 @@ impl Message {
         self.added.retain(|(name, _)| *name != word);
     }
 
-    /// The end of the debounce: no push gives a later due time. The debounce ends with a run that
-    /// failed, crashed or was snoozed, and with the death of the message.
+    /// The latest due time that a push can set while a debounce lasts. The debounce ends when the
+    /// message fails, crashes, is snoozed or dies.
     pub(crate) fn due_by(&self) -> Option<u64> {
         self.word("due_by").filter(|_| !self.has_run())
     }
@@ -187,7 +187,7 @@ impl Message {
     }
 }
 
-/// A due time as a caller gives it.
+/// A due time in the form of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     At(u64),
@@ -204,7 +204,7 @@ impl Due {
         }
     }
 
-    /// The time in ms. None if it is nonsense or more than 100 years ahead.
+    /// The time in ms. `None` if it is invalid or more than 100 years ahead.
     pub(crate) fn at(&self, now: Now) -> Option<u64> {
         let due = match self {
             Self::At(due) => *due,

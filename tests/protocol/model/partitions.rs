@@ -1,4 +1,5 @@
-//! Calls at a partition whose map changes: right, old, newer and no epochs, and random maps.
+//! Calls at a partition whose map changes, with right, old, newer and missing epochs, and random
+//! maps.
 
 use std::sync::atomic::AtomicBool;
 
@@ -13,7 +14,7 @@ use crate::queue::Calls;
 use crate::reply::{Reply, Text};
 use crate::state::State;
 
-/// Old and new tags; of these the first is for the home only.
+/// Maps as old and new tags. The first map is for the home only.
 const MAPS: [&str; 5] = ["-|-", "- 17|- 17", "-|- 17", "- 17|-", "- 17|"];
 
 impl Operation {
@@ -64,7 +65,7 @@ impl Driver {
 }
 
 impl World {
-    /// The error of a call with this epoch, if it is refused.
+    /// The error of a call with this epoch, if the partition refuses it.
     pub(crate) fn refusal(
         &self,
         operation: &Operation,
@@ -73,7 +74,7 @@ impl World {
         let own = self.map.as_ref().map(|_| self.epoch);
         let creates = matches!(operation, Operation::Pause(_) | Operation::Configure(_));
         let is_absent = own.is_none() && !self.is_home;
-        // A run without a map is at the home, and carries no epoch.
+        // In a run without a map, calls go to the home and carry no epoch.
         match operation.names_ids() {
             _ if !self.is_home && self.incarnation.is_none() && creates => Some("BEHIND"),
             false => None,
@@ -105,11 +106,11 @@ impl World {
         let live = |score: &&f64| {
             **score > now.floor() as f64 && **score <= (now.ceil() + REPEAT_MS + 1) as f64
         };
-        // How a message ended is for `get` only.
+        // Names of how messages ended do not count: only `get` uses them.
         let names = self.recent.iter().filter(|(name, _)| name.0[0] != 6);
         let scores = names.map(|(_, score)| score).filter(live);
         let last = scores.copied().fold(0.0, f64::max);
-        // A window may end later. Beyond 30 days the clock went back.
+        // A window that ends more than 30 days ahead was stored before the clock went back.
         let windows_until = match self.windows_until <= now.ceil() + WINDOW_MOST {
             true => self.windows_until as f64,
             false => 0.0,

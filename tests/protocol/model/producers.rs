@@ -1,4 +1,4 @@
-//! The verbs of producers and operators in the model.
+//! The part of the model for producers and operators.
 
 use anyhow::{Context, Result, ensure};
 
@@ -9,8 +9,8 @@ use crate::reply::{Reply, Text};
 use crate::state::State;
 
 impl World {
-    /// Creates the queue, at the first call that stores something. The script chooses its
-    /// `incarnation`, once.
+    /// Creates the queue at the first call that stores something. The script chooses the
+    /// `incarnation` once.
     pub(crate) fn create(&mut self, after: &State) -> Result<()> {
         if self.incarnation.is_none() {
             let incarnation = after
@@ -23,12 +23,12 @@ impl World {
         Ok(())
     }
 
-    /// The place of a message; none of a timer, which these verbs do not find.
+    /// The place of a message; `None` for a timer, which these verbs do not find.
     fn place_of_message(&self, id: &Text) -> Option<&Place> {
         self.place(id).filter(|_| !is_timer(id))
     }
 
-    /// Removes a message for good: a late repetition of its push must not restore it.
+    /// Removes a message for good: a late repetition of its push must not store it again.
     fn erase(&mut self, now: Now, id: &Text) {
         self.messages.remove(id);
         self.unready(id);
@@ -82,8 +82,8 @@ impl World {
         ])
     }
 
-    /// Gives the message this due time, and forgets its original one. Returns whether it is so near
-    /// that the queue remembers the change.
+    /// Gives the message this due time, and forgets its original one. Returns whether the time is
+    /// so near that the queue remembers the change.
     pub(crate) fn move_to(&mut self, now: Now, id: &Text, due: u64) -> bool {
         if let Some(message) = self.messages.get_mut(id) {
             (message.original, message.place) = (None, Place::Scheduled { due });

@@ -1,4 +1,4 @@
-//! Push and upsert in the model.
+//! The part of the model for push and upsert.
 
 use anyhow::Result;
 
@@ -19,7 +19,7 @@ pub(crate) struct Pushing<'a> {
     pub(crate) earlier: Earlier,
     /// The ids by which a repetition is recognised.
     pub(crate) noted: Vec<Text>,
-    /// Number of other names that `recent` gets.
+    /// How many other names `recent` gets.
     pub(crate) names: usize,
     /// Whether `recent` may remember the call as a whole.
     pub(crate) whole: bool,
@@ -50,7 +50,7 @@ impl<'a> Pushing<'a> {
 }
 
 impl Item {
-    /// Whether the item breaks a limit that the state of its message does not matter for.
+    /// Whether the item breaks a limit, whatever the state of its message is.
     fn is_invalid(&self, world: &World, now: Now, due: u64) -> bool {
         let longest = world.limit("max_payload_bytes").unwrap_or(MEBIBYTE);
         let conflict = self.on_conflict.unwrap_or("keep");
@@ -69,7 +69,7 @@ impl Item {
             || conflict == "next" && !world.has_layout_3
     }
 
-    /// Whether the expiry has passed, or is before the due time.
+    /// Whether the expiry has passed, or is earlier than the due time.
     fn has_expired(&self, now: Now, due: u64) -> bool {
         matches!(self.expires, Some(Due::At(ms)) if ms <= now.ceil() || ms < due)
     }
@@ -104,7 +104,7 @@ impl World {
         ]))
     }
 
-    /// Pushes the items in turn. `remembered_names` is set.
+    /// Pushes the items one after another. `remembered_names` must be set.
     pub(crate) fn push_all(
         &mut self,
         now: Now,
@@ -204,7 +204,7 @@ impl World {
             return call.exists(id, place.name());
         }
         if follows && self.was_applied(call.attempt, call.earlier, id) {
-            // A repetition changes nothing.
+            // A repetition of the push changes nothing.
             self.meet(format!("repeated next, {}", place.name()));
             return match place {
                 Place::Leased { .. } => "NEXT".to_owned(),
@@ -214,7 +214,7 @@ impl World {
         }
         match place {
             Place::Dead { .. } if !item.revive && follows => {
-                // Nothing was applied: after a requeue a repetition may be.
+                // Not noted: the item was not applied, and after a requeue a repetition may be.
                 call.whole = false;
                 return "EXISTS dead".to_owned();
             }
@@ -275,7 +275,7 @@ impl World {
         call.names += usize::from(self.move_to(now, id, due));
     }
 
-    /// Keeps the item until the delivery of its id ends.
+    /// Keeps the item as the next message of its id.
     fn follow(&mut self, now: Now, item: &Item, due: u64) {
         let Some(message) = self.messages.get_mut(&item.id) else {
             return;
@@ -294,7 +294,8 @@ impl World {
         }
     }
 
-    /// Stores a payload's length. The queue knows the longest one, rounded up to a power of two.
+    /// Records the length of a payload. The queue stores the longest one, rounded up to a power of
+    /// two.
     pub(crate) fn grow(&mut self, payload: &Text) {
         if payload.0.len() > 4_096 {
             self.largest = self.largest.max(payload.0.len().next_power_of_two() as u64);
@@ -303,7 +304,7 @@ impl World {
 }
 
 impl World {
-    /// Ends a delivery that has a next message: that one is the message now. Returns its due time.
+    /// Ends a delivery that has a next message, which takes over. Returns its due time.
     pub(crate) fn start_next(&mut self, id: &Text, verb: &str) -> Option<u64> {
         let message = self.messages.get_mut(id)?;
         let next = message.next.take()?;
@@ -335,14 +336,14 @@ impl World {
         ("OK".to_owned(), names)
     }
 
-    /// All or nothing: it tries the call on a copy of the queue.
+    /// Acks and pushes all follow-ups, or does nothing: it tries the call on a copy of the queue.
     pub(crate) fn ack_push(&mut self, now: Now, hold: &Hold, items: &[Item]) -> Reply {
         let parts = |header, result: &str, replies: Vec<String>| {
             let replies = replies.into_iter().map(Reply::from).collect();
             Reply::List(vec![header, result.into(), Reply::List(replies)])
         };
         let mut tried = self.clone();
-        // The names of the ack do not count against `max_remembered`.
+        // The names that the ack adds do not count towards `max_remembered`.
         tried.remembered_names = tried.names(now);
         let (result, names) = tried.ack_one(now, hold, "ack_push");
         if result != "OK" {

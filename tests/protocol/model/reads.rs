@@ -1,4 +1,4 @@
-//! The reading verbs in the model, and the call of the model for each operation.
+//! The part of the model for reads, and the dispatch of each operation.
 
 use anyhow::Result;
 
@@ -28,7 +28,7 @@ pub(crate) const COUNTERS: [&str; 15] = [
     "throttled",
     "snoozed",
 ];
-/// Release 0.1 has the first so many of these counters and limits.
+/// Release 0.1 has the first twelve of these counters and limits.
 const COUNTERS_BEFORE: usize = 12;
 const LIMITS_BEFORE: usize = 6;
 const LIMITS: [(&str, u64); 9] = [
@@ -44,8 +44,8 @@ const LIMITS: [(&str, u64); 9] = [
 ];
 
 impl World {
-    /// Applies the operation and returns the expected reply. `after` is the state in Redis after
-    /// the call: the scripts choose some values.
+    /// Applies the operation to the model and returns the expected reply. `after` is the state in
+    /// Redis after the call, because scripts choose some values.
     pub(crate) fn apply(
         &mut self,
         now: Now,
@@ -139,8 +139,8 @@ impl World {
         Reply::List(vec![self.header(now), Reply::List(flat)])
     }
 
-    /// A page continues after the last message shown, or at its time if it has moved. A page of the
-    /// ready list continues at a position.
+    /// A page continues after the last shown message, or at its time if that message has moved. A
+    /// page of the ready list continues at a position.
     fn peek(&self, now: Now, state: &str, cursor: &Text, limit: usize) -> Reply {
         let listed = self.listed(state);
         let cut = cursor.0.iter().position(|byte| *byte == b':');
@@ -191,7 +191,7 @@ impl World {
         ])
     }
 
-    /// The name of the lease of a leased message, which release 0.1 does not tell.
+    /// The name of a leased message's lease; release 0.1 does not return it.
     fn lease_of(&self, message: &Message) -> Option<String> {
         match &message.place {
             Place::Leased { token, .. } if !self.is_frozen => Some(lease_of(token)),
@@ -201,7 +201,7 @@ impl World {
 
     fn dues(&self, now: Now, times: &[u64]) -> Reply {
         let mut listed = self.listed("scheduled");
-        // A timer that waits for nothing stands at 2200-01-01 and does not count.
+        // A timer without a next fire has the due time 2200-01-01 and does not count.
         listed.retain(|(due, _)| *due < NEVER_MS);
         let mut counts = vec![0u64; times.len() + 1];
         for (due, _) in &listed {
@@ -215,7 +215,7 @@ impl World {
         ])
     }
 
-    /// What the lease of the claim with this token holds, in the order of the grant.
+    /// The messages under the lease of this claim's token, in the order of the grant.
     fn grant_of(&self, now: Now, token: &Text) -> Reply {
         let (mut ids, mut payloads, mut details) = (Vec::new(), Vec::new(), Vec::new());
         let mut until: Reply = (-1i64).into();

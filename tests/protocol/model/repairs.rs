@@ -1,4 +1,5 @@
-//! The checks of `verify` and `audit` in the model. Its states are sound, so they find little.
+//! The part of the model for `verify` and `audit`. The states of the model are sound, so these find
+//! little.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use crate::model::world::{Now, World};
 use crate::queue::DAY;
 use crate::reply::{Reply, Text};
 
-/// What audit checks.
+/// The parts that `audit` checks.
 pub(crate) const PARTS: [&str; 7] = [
     "ready",
     "leases",
@@ -21,12 +22,12 @@ pub(crate) const PARTS: [&str; 7] = [
     "dead",
     "attrs",
 ];
-/// How often the client checks the queue, in calls.
+/// After how many calls the client checks the queue.
 const EVERY: usize = 29;
-/// The lease that a repair gives.
+/// The length of the lease that a repair sets.
 const UNKNOWN_MS: u64 = 60_000;
 
-/// The longest lease. One that ends later is from before the clock went back.
+/// The latest possible end of a lease. One that ends later was stored before the clock went back.
 pub(crate) fn latest_deadline(now: Now) -> u64 {
     now.ceil() + DAY
 }
@@ -35,8 +36,8 @@ pub(crate) fn repaired_deadline(now: Now) -> u64 {
     now.ceil() + UNKNOWN_MS
 }
 
-/// What the model foretells of an audit: the header and the findings. The number of entries and the
-/// cursor depend on Redis's tables.
+/// The part of an audit's reply that the model predicts: the header and the findings. The number of
+/// entries and the cursor depend on Redis's tables.
 pub(crate) fn header_and_findings(reply: &Reply) -> Result<Reply> {
     let mut findings = reply.part(3)?.list()?.to_vec();
     findings.sort_by_key(|finding| format!("{finding:?}"));
@@ -52,7 +53,7 @@ fn found(what: [Text; 3], repairs: bool) -> Reply {
 }
 
 impl Driver {
-    /// Now and then a check of the queue, in turn of each part, with and without repairs.
+    /// Now and then a check of the queue: each part in turn, with and without repairs.
     pub(crate) fn check(&self) -> Option<Operation> {
         if !self.calls.is_multiple_of(EVERY) {
             return None;
@@ -67,7 +68,8 @@ impl Driver {
 }
 
 impl World {
-    /// No message was taken for so long that nodes may have missed the wake-up tokens.
+    /// Verifies the queue. Finds that tokens are missing if no message was taken for so long that
+    /// nodes may have missed the wake-up tokens.
     pub(crate) fn verify(&mut self, now: Now, repairs: bool) -> Reply {
         let (clock, ready) = (now.floor(), self.ready.first().cloned());
         let scheduled = self.listed("scheduled").first().map(|(due, _)| *due);
@@ -89,7 +91,7 @@ impl World {
         Reply::List(vec![header, Reply::List(findings)])
     }
 
-    /// As `header_and_findings` returns it.
+    /// Audits a part. Returns what `header_and_findings` returns.
     pub(crate) fn audit(&mut self, now: Now, part: &str, repairs: bool) -> Reply {
         let repairs = repairs && self.incarnation.is_some();
         let lease = |id: &Text| Some((self.lease(id)?.0, self.place(id)?.time()));

@@ -1,4 +1,4 @@
-//! Rate, max_leased, expiry, snooze and throttle in the model.
+//! The part of the model for rate, `max_leased`, expiry, snooze and throttle.
 
 use crate::model::client::operation::Hold;
 use crate::model::message::{Due, Message, Place};
@@ -6,11 +6,11 @@ use crate::model::schedules::schedule::is_timer;
 use crate::model::world::{Now, World};
 use crate::reply::{Reply, Text};
 
-/// Candidates that a claim reads at least, if some of its share have expired.
+/// How many candidates a claim reads at least if some in its share have expired.
 const ROOM: usize = 250;
 const ERROR_BYTES: usize = 1_024;
 
-/// What the limits say of one claim.
+/// What the limits allow to one claim.
 pub(crate) struct Grant {
     pub(crate) share: usize,
     tokens: f64,
@@ -21,11 +21,11 @@ pub(crate) struct Grant {
     next_cost: u64,
     positions: Vec<usize>,
     looked: usize,
-    /// Position among the candidates, id, and for how long it has been expired.
+    /// The expired candidates: position, id, and for how long each has been expired.
     expired: Vec<(usize, Text, u64)>,
 }
 
-/// The error of a message that died, with the former error.
+/// The error text of a message that expired, together with its former error.
 fn with_former(why: &str, separator: &str, former: &Text) -> Text {
     let mut text = why.as_bytes().to_vec();
     if !former.0.is_empty() {
@@ -37,7 +37,7 @@ fn with_former(why: &str, separator: &str, former: &Text) -> Text {
 }
 
 impl Message {
-    /// No attempt starts after this time. `due` is the original due time.
+    /// The time after which no attempt starts. `due` is the original due time.
     pub(crate) fn expiry(&self, due: u64) -> Option<u64> {
         match (self.word("expires_by"), &self.expires) {
             (Some(ms), _) => Some(ms),
@@ -54,7 +54,7 @@ impl Message {
         }
     }
 
-    /// Gives a delivery a later due time, or ends the message if it expires before.
+    /// Gives a delivery a later due time, or ends the message if it would expire before that.
     pub(crate) fn later(&mut self, now: Now, due: u64, claimed_due: u64) -> String {
         if self.expiry(claimed_due).is_some_and(|expiry| due > expiry) {
             if self.on_expire == Some("drop") {
@@ -71,7 +71,7 @@ impl Message {
 }
 
 impl World {
-    /// The time of `closed_until`, if it is ahead.
+    /// The value of `closed_until`, if it is in the future.
     pub(crate) fn opens(&self, now: Now) -> Option<u64> {
         self.closed_until
             .filter(|until| *until > now.floor() && !self.is_frozen)
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// Opens a queue that its rate closed. Returns whether it did.
+    /// Opens a queue that only its rate closed. Returns whether it was so.
     pub(crate) fn forget_rate_opening(&mut self, now: Now) -> bool {
         let is_the_rates = self.opens(now).is_some() && self.opens(now) == self.rate_until;
         if is_the_rates {
@@ -108,12 +108,12 @@ impl World {
         parts.try_into().ok()
     }
 
-    /// The most that one message may cost.
+    /// The most starts that one message may cost.
     pub(crate) fn most_cost(&self) -> u64 {
         self.rate().map_or(1_000_000, |[.., burst]| burst)
     }
 
-    /// Reads the limits, and takes the clock's part of the rate.
+    /// Reads the limits for a claim, and refills the rate by the time that has passed.
     pub(crate) fn read_limits(&mut self, now: Now, share: usize) -> Grant {
         let mut grant = Grant {
             share,
@@ -145,8 +145,8 @@ impl World {
         grant
     }
 
-    /// The candidates that may be granted: those that have not expired, and whose costs the tokens
-    /// pay.
+    /// The candidates that may be granted: they have not expired, and the starts that are left
+    /// cover their costs.
     pub(crate) fn choose(&self, now: Now, grant: &mut Grant, available: &[Text]) -> Vec<Text> {
         let plain = self
             .messages
@@ -194,7 +194,7 @@ impl World {
         ids
     }
 
-    /// The number of candidates that leave ready or scheduled. Ends the expired ones among them.
+    /// Ends the expired candidates. Returns how many candidates leave ready or scheduled.
     pub(crate) fn expire(&mut self, now: Now, grant: &Grant, taken: usize) -> usize {
         if grant.costs.is_none() {
             return taken;
@@ -225,8 +225,8 @@ impl World {
         taken
     }
 
-    /// Charges the rate, and closes the queue if it may not grant the next message now. `granted`
-    /// has the positions of the granted ids among the chosen ones.
+    /// Charges the granted messages to the rate, and closes the queue if the next message may not
+    /// start now. `granted` has their positions among the chosen candidates.
     pub(crate) fn charge(&mut self, now: Now, grant: &Grant, granted: &[usize]) {
         let cost = match &grant.costs {
             Some(costs) => granted.iter().map(|at| costs[*at]).sum(),
@@ -270,7 +270,7 @@ impl World {
         self.settled_later(now, "snoozed", replies)
     }
 
-    /// Removes a message that was dropped. Adds to `names` the number of names that `recent` gets.
+    /// Removes a dropped message. Adds to `names` how many names `recent` gets.
     pub(crate) fn after_later(
         &mut self,
         now: Now,
@@ -287,7 +287,7 @@ impl World {
         reply
     }
 
-    /// Ends a batch of retries or snoozes.
+    /// Ends the deliveries of a batch of retries or snoozes.
     pub(crate) fn settled_later(
         &mut self,
         now: Now,
@@ -359,8 +359,8 @@ impl World {
         self.close_until(now, asked)
     }
 
-    /// Closes the queue until then, unless it is closed for longer. Returns until when it is closed, and whether that
-    /// is longer than before.
+    /// Closes the queue until this time, unless it is closed for longer. Returns the end of the
+    /// closing, and whether it is later than before.
     pub(crate) fn close_until(&mut self, now: Now, asked: u64) -> (u64, bool) {
         let before = self.opens(now).unwrap_or(0);
         if asked > now.floor() {

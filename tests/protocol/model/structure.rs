@@ -1,4 +1,4 @@
-//! Invariants of every state in Redis, independent of the model.
+//! Invariants that hold in every state in Redis, checked without the model.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ pub(crate) fn check_structure(state: &State, call_at: Option<Now>) -> Result<()>
         fields(&state.attrs)
             .iter()
             .all(|id| match id.0.strip_prefix(b"\x03") {
-                // The next message of a delivery.
+                // The entry is the next message of a delivery.
                 Some(id) => state.claims.contains_key(&Text(id.to_vec())),
                 None => state.messages.contains_key(id),
             }),

@@ -1,5 +1,5 @@
-//! Windows: for so long after a push its id creates no other message. What the queue knows of an id
-//! whose message has ended.
+//! Windows: for some time after a push its id creates no other message. Also what the queue
+//! remembers about an id whose message has ended.
 
 use crate::model::world::{Now, REPEAT_MS, World};
 use crate::reply::{Reply, Text};
@@ -18,8 +18,8 @@ fn outcome_of(k: u8, id: &Text) -> Text {
 }
 
 impl World {
-    /// The end of the id's window, if it lasts. One too far ahead is from before the clock went
-    /// back.
+    /// The end of the id's window, if it still lasts. One too far ahead was stored before the clock
+    /// went back.
     pub(crate) fn window(&self, now: Now, id: &Text) -> Option<u64> {
         let end = self.recent.get(&window_of(id)).map(|score| *score as u64)?;
         (end > now.floor() && end <= now.ceil() + WINDOW_MOST).then_some(end)
@@ -61,8 +61,8 @@ impl World {
             return 0;
         };
         let rest = end - now.floor();
-        // The scripts count from the floor of now. So a window of 30 days leaves no outcome if the
-        // message ends within the millisecond of its push, whose end counts from the ceiling.
+        // The scripts count from the floor of now, but a window counts from the ceiling. So a
+        // window of 30 days leaves no outcome if the message ends in the millisecond of its push.
         if rest > WINDOW_MOST {
             return 0;
         }
@@ -72,8 +72,8 @@ impl World {
         1
     }
 
-    /// How and when the last message of this id ended, and the end of its window: the elements that
-    /// `get` adds. Release 0.1 adds nothing.
+    /// The elements that `get` adds for an ended message: how and when it ended, and the end of its
+    /// window. Release 0.1 adds nothing.
     pub(crate) fn outcome(&self, now: Now, id: &Text) -> Vec<Reply> {
         if self.is_frozen {
             return Vec::new();
@@ -92,7 +92,7 @@ impl World {
         }
         let cancelled = self.recent.get(id).filter(|_| self.was_cancelled(now, id));
         if let Some(at) = cancelled.map(|score| score.trunc() as u64 - REPEAT_MS) {
-            // Of two ends in one millisecond, the cancel is the later one.
+            // If both happened in one millisecond, the cancel counts as the later one.
             if last.is_none_or(|(ended, _)| ended <= at) {
                 last = Some((at, "cancelled"));
             }

@@ -1,4 +1,4 @@
-//! The model of a queue.
+//! The state of the model of a queue.
 
 use std::collections::BTreeMap;
 
@@ -21,17 +21,17 @@ pub(crate) const CENTURY_MS: u64 = 3_155_760_000_000;
 pub(crate) struct Now(pub(crate) u64);
 
 impl Now {
-    /// Times up to this one are past.
+    /// The present time in ms, rounded down. Times up to it are past.
     pub(crate) fn floor(self) -> u64 {
         self.0 / 1_000
     }
 
-    /// Delays count from this time.
+    /// The present time in ms, rounded up. Delays count from it.
     pub(crate) fn ceil(self) -> u64 {
         self.0.div_ceil(1_000)
     }
 
-    /// As ARGV\[1\]: ms, with a fraction if there is one.
+    /// The time as `ARGV[1]`: ms, with a fraction if there is one.
     pub(crate) fn word(self) -> Text {
         match self.0 % 1_000 {
             0 => self.floor().into(),
@@ -45,42 +45,43 @@ pub(crate) fn record(kind: char, token: &Text) -> Text {
     Text([kind.to_string().as_bytes(), &token.0].concat())
 }
 
-/// A queue. It has a leader and nodes from the first beat on.
+/// The modelled queue. It has a leader and nodes from the first beat on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct World {
-    /// The script chooses the text. The model checks that it never changes.
+    /// The incarnation. The script chooses it, and the model checks that it never changes.
     pub(crate) incarnation: Option<Text>,
     pub(crate) seq: u64,
     pub(crate) paused: bool,
     pub(crate) messages: BTreeMap<Text, Message>,
     /// The ready ids in the order of claims.
     pub(crate) ready: Vec<Text>,
-    /// The ids that each claim granted, by its token, while one of them is under its lease.
+    /// The ids that each claim granted, by the claim's token, as long as any of them is under its
+    /// lease.
     pub(crate) grants: BTreeMap<Text, Vec<Text>>,
-    /// Names and scores, as `memory` makes them.
+    /// The entries of the deduplication memory: names and scores, as `memory` makes them.
     pub(crate) recent: BTreeMap<Text, f64>,
     /// Until when `recent` remembers the end or move of any id.
     pub(crate) ended_until: u64,
-    /// The latest end of a window.
+    /// The latest end of any window.
     pub(crate) windows_until: u64,
-    /// Number of names in `recent` that count against `max_remembered` for this call.
+    /// How many names in `recent` count towards `max_remembered` in this call.
     pub(crate) remembered_names: u64,
     /// A power of two that no payload's length exceeds. 0 if none exceeded 4,096 bytes.
     pub(crate) largest: u64,
     pub(crate) nodes: BTreeMap<Text, u64>,
-    /// leader, leader_until, last_beat, reap_after.
+    /// The fields leader, leader_until, last_beat and reap_after of meta.
     pub(crate) beats: Option<(Text, u64, u64, u64)>,
     /// Until when parked nodes are silent, once a node has parked.
     pub(crate) parked_until: Option<u64>,
-    /// Until when the queue is closed, if it ever was and nobody resumed it since.
+    /// Until when the queue is closed, if it was closed and not resumed since.
     pub(crate) closed_until: Option<u64>,
-    /// Whether `closed_until` says "full".
+    /// Whether the field `closed_until` has the word "full".
     pub(crate) is_full: bool,
     /// Whether the queue is full for this call.
     pub(crate) was_full: bool,
     pub(crate) tat: Option<u64>,
     pub(crate) rate_until: Option<u64>,
-    /// Until when the last throttles and pauses close the queue.
+    /// Until when throttles and pauses with an end close the queue.
     pub(crate) break_until: Option<u64>,
     pub(crate) is_expiring: bool,
     pub(crate) is_selective: bool,
@@ -92,20 +93,20 @@ pub(crate) struct World {
     pub(crate) met: BTreeMap<String, usize>,
     /// Whether the queue has layout 3.
     pub(crate) has_layout_3: bool,
-    /// Whether it has layout 4, which includes layout 3.
+    /// Whether the queue has layout 4, which includes layout 3.
     pub(crate) has_layout_4: bool,
     pub(crate) schedules: BTreeMap<String, Schedule>,
-    /// The revisions of the sets.
+    /// The revision of each set of schedules.
     pub(crate) sets: BTreeMap<String, Option<u64>>,
     /// Whether meta has each of the fields `schedules`, `low_lists` and `dry_lists`.
     pub(crate) has_counted: [bool; 3],
     pub(crate) wake: usize,
     pub(crate) is_home: bool,
-    /// Of the last map; 0 without one.
+    /// The epoch of the last map; 0 without a map.
     pub(crate) epoch: u64,
-    /// The map, in layout 2.
+    /// The map, in a queue of layout 2.
     pub(crate) map: Option<String>,
-    /// The word of the leader's last beat in layout 2.
+    /// The word about its rank in the leader's last beat, in a queue of layout 2.
     pub(crate) leader_rank: Option<&'static str>,
 }
 
@@ -130,8 +131,8 @@ impl World {
         self.messages.get(id).map(|message| &message.place)
     }
 
-    /// The lease of a leased message as Redis names it (its own or its claim's), and its position
-    /// in the claim.
+    /// The name of a leased message's lease in Redis (its own or its claim's), and the message's
+    /// position in the claim.
     pub(crate) fn lease(&self, id: &Text) -> Option<(Text, usize)> {
         match self.place(id)? {
             Place::Leased { own: true, .. } => Some((id.clone(), 0)),
@@ -176,7 +177,7 @@ impl World {
         self.ready.retain(|ready| ready != id);
     }
 
-    /// The reply header.
+    /// The header of the reply.
     pub(crate) fn header(&self, now: Now) -> Reply {
         let Some(incarnation) = &self.incarnation else {
             return Reply::List(vec![
@@ -238,7 +239,7 @@ impl World {
 
 impl World {
     /// Until when the queue is closed, if it is; the largest number if it is full. Release 0.1 does
-    /// not know it.
+    /// not know closings.
     pub(crate) fn closed(&self, now: Now) -> Option<u64> {
         match self.was_full && !self.is_frozen {
             true => Some(u64::MAX),
@@ -281,7 +282,7 @@ impl World {
     pub(crate) fn resume(&mut self, now: Now) -> Reply {
         let mut changed = std::mem::take(&mut self.paused);
         if !self.is_frozen {
-            // Also times that have passed: the clock may go back.
+            // Removed even if the times have passed, because the clock may go back.
             changed |= self.closed_until.take().is_some() | self.break_until.take().is_some();
             (self.is_full, self.was_full) = (false, false);
         }

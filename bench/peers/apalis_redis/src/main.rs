@@ -10,7 +10,7 @@ use dueq_bench_driver::{Message, Queue, Sink};
 use futures::stream;
 use tokio::task::JoinHandle;
 
-/// How often it polls for due messages.
+/// The interval at which it polls for due messages.
 const POLL: Duration = Duration::from_millis(10);
 
 struct Peer {
@@ -27,7 +27,7 @@ fn storage(connection: &ConnectionManager, name: &str, batch: usize) -> RedisSto
 fn task(message: Message) -> Result<Task<String>> {
     let builder = TaskBuilder::new(String::from_utf8(message.payload)?);
     Ok(match message.due_ms {
-        // Whole seconds, rounded down by the library.
+        // The library rounds the time down to whole seconds.
         Some(due_ms) => builder.run_at_time(UNIX_EPOCH + Duration::from_millis(due_ms)).build(),
         None => builder.build(),
     })
@@ -67,8 +67,8 @@ impl Queue for Peer {
         Ok(())
     }
 
-    /// The worker acknowledges after the handler: the set of completed jobs shows when Redis has
-    /// it.
+    /// The worker acknowledges after the handler; the set of completed jobs shows when Redis has
+    /// the acknowledgement.
     async fn acked(&self, n: u64, _: &Sink) -> Result<()> {
         let done = self.storage.get_config().done_jobs_set();
         loop {

@@ -9,9 +9,9 @@ use futures_util::future::try_join_all;
 use rsmq_async::{Rsmq, RsmqConnection, RsmqError, RsmqOptions};
 use tokio::task::JoinSet;
 
-/// How many messages a loop takes at once.
+/// The most messages that a loop takes at once.
 const BATCH: u32 = 100;
-/// How many loops: one handles while another's call is in flight.
+/// The number of loops: while the call of one is in flight, another handles messages.
 const LOOPS: usize = 2;
 /// The pause of an idle loop before it polls again: there is no blocking call for delayed messages.
 const POLL: Duration = Duration::from_millis(10);
@@ -44,7 +44,7 @@ impl Queue for Peer {
         Ok(())
     }
 
-    /// A call has one delay for all messages: consecutive messages with the same due time go
+    /// One call has one delay for all its messages, so consecutive messages with equal due times go
     /// together.
     async fn push_many(&self, messages: Vec<Message>) -> Result<()> {
         let mut rsmq = self.rsmq.clone();
@@ -84,7 +84,8 @@ async fn work(mut rsmq: Rsmq, name: String, sink: Sink) -> Result<(), RsmqError>
             continue;
         }
         messages.iter().for_each(|message| sink.start(&message.message));
-        // There is no call that deletes many: the deletions are pipelined on one connection.
+        // The library has no call that deletes many messages: the deletions are pipelined on one
+        // connection.
         let deletions = messages.iter().map(|message| {
             let (mut rsmq, name) = (rsmq.clone(), &name);
             async move { rsmq.delete_message(name, &message.id).await }

@@ -1,4 +1,5 @@
-//! The cost of many queues beside one, and the lateness beside a broken queue.
+//! Measures the cost of many queues compared with one; and the lateness of queues beside a broken
+//! one.
 
 use std::time::Duration;
 
@@ -12,9 +13,9 @@ use super::{Arguments, percentiles, push_one, timed};
 use crate::peers::server::{Server, number};
 use dueq_testkit::process::status_bytes;
 
-/// How long a node settles in.
+/// How long a node may take to settle in.
 const SETTLING: Duration = Duration::from_secs(5);
-/// Commands of a client that no script of dueq calls.
+/// Commands that clients send and no script of dueq calls.
 const SENT: [&str; 10] = [
     "evalsha",
     "eval",
@@ -28,9 +29,10 @@ const SENT: [&str; 10] = [
     "client|unblock",
 ];
 
-/// Interleaved rounds: many queues and one queue at the same total rate, then one idle queue.
+/// Runs interleaved rounds: many queues, and one queue with the total rate of all; then one idle
+/// queue.
 pub(super) async fn many(arguments: &Arguments) -> Result<Value> {
-    // Each of 1,000 queues once a minute: 16.7 messages a second.
+    // The interval at which each of 1,000 queues gets one message a minute: 16.7 messages a second.
     let apart = Duration::from_secs(60) / u32::try_from(arguments.queues)?;
     let (mut many, mut one) = (Vec::new(), Vec::new());
     for _ in 0..arguments.rounds {
@@ -58,7 +60,7 @@ async fn cost(queues: usize, apart: Option<Duration>, seconds: u64) -> Result<Va
         }
     };
     let after = sent(&info(&mut server, "commandstats").await?);
-    // The last push ends the measurement, a little before `seconds` are over.
+    // The measurement ends with the last push, a little before `seconds` are over.
     let elapsed = start.elapsed().as_secs_f64();
     let connections = number(&info(&mut server, "clients").await?, "connected_clients")? - own;
     let (rss, threads) = (status_bytes(node.pid, "VmRSS")?, node.threads()?);
@@ -77,7 +79,8 @@ async fn cost(queues: usize, apart: Option<Duration>, seconds: u64) -> Result<Va
     Ok(result)
 }
 
-/// 50 queues, the first of them broken; the lateness of the others beside a control.
+/// Runs 50 queues of which the first is broken, and measures the lateness of the others and of a
+/// control.
 pub(super) async fn broken(arguments: &Arguments) -> Result<Value> {
     let mut rounds = Vec::new();
     for _ in 0..arguments.rounds {
@@ -138,7 +141,7 @@ async fn beside(fault: &str, seconds: u64) -> Result<Value> {
     let pushed = push(&handles[sound..], Duration::from_millis(10), seconds).await?;
     sleep(Duration::from_secs(2)).await;
     let late = node.stop().await?;
-    // The first message of each queue made it exist, and waited for the node.
+    // Leave out the first message of each queue: it created the queue, and waited for the node.
     let others: Vec<_> = (late.into_iter().filter(|&(queue, _)| queue > 0))
         .map(|(_, us)| us)
         .skip(QUEUES - 1)
@@ -154,7 +157,7 @@ async fn open(url: &str, queues: usize) -> Result<Vec<Queue>> {
     open.collect()
 }
 
-/// Pushes to one queue after the other at a steady rate. Returns the number of messages.
+/// Pushes to the queues in turn at a steady rate. Returns the number of messages.
 async fn push(queues: &[Queue], apart: Duration, seconds: u64) -> Result<u64> {
     let count = (Duration::from_secs(seconds).as_micros() / apart.as_micros()) as usize;
     let mut ticks = interval(apart);

@@ -1,4 +1,4 @@
-//! Many queues on one node: its cost, a broken queue among them, reserves and shares.
+//! Measures many queues on one node: cost, lateness beside a broken queue, reserves and shares.
 
 mod beside;
 pub(crate) mod node;
@@ -65,7 +65,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     arguments.output.write(&Value::Object(result))
 }
 
-/// A message with its due time as its payload.
+/// A message that is due in `ahead_ms`, with its due time as its payload.
 fn timed(ahead_ms: u64) -> Message {
     let due_ms = unix_us() / 1_000 + ahead_ms;
     Message::new(due_ms.to_string()).due(Due::at_ms(due_ms))
@@ -78,7 +78,7 @@ async fn push_one(queue: &Queue, message: Message) -> Result<()> {
     Ok(())
 }
 
-/// How late the handler of such a message starts now, in microseconds.
+/// How late the handler of a `timed` message starts now, in microseconds.
 fn late_us(payload: &[u8]) -> u64 {
     let due_ms: Option<u64> = std::str::from_utf8(payload)
         .ok()

@@ -11,13 +11,13 @@ use tokio::process::{Child, Command};
 
 use super::late_us;
 
-/// How long the first queue's handler blocks its thread with `--block-first`.
+/// With `--block-first`, how long the first queue's handler blocks its thread.
 const BLOCK: Duration = Duration::from_secs(10);
-/// Threads of the node's runtime.
+/// The number of threads of the node's runtime.
 pub(super) const RUNTIME_THREADS: usize = 4;
 
 /// Attends the queues `q0`, `q1`, ... until its standard input ends, then prints all latenesses.
-/// How many handlers run at a time.
+/// The most concurrent handlers.
 const CONCURRENCY: usize = 64;
 
 #[derive(clap::Args)]
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
 #[tokio::main(worker_threads = 4)]
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let client = Client::connect(&arguments.url).await?;
-    // Pairs of the queue's number and the lateness.
+    // Pairs of a queue's number and a lateness.
     let late: Arc<Mutex<Vec<(usize, u64)>>> = Arc::default();
     let mut worker = client.worker().concurrency(CONCURRENCY);
     for number in 0..arguments.queues {
@@ -50,12 +50,12 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
             std::future::ready(())
         };
         let queue = client.queue(&format!("q{number}"))?;
-        // A handler that blocks has one of the runtime's threads at a time.
+        // If the handlers block, only one at a time, which occupies one of the runtime's threads.
         let max = if blocks { 1 } else { CONCURRENCY };
         worker = worker.queue_with(&queue, Share::weight(1).max(max), handler);
     }
     let handle = worker.spawn()?;
-    // A thread that no handler can block: the parent closes the pipe at the end.
+    // A thread, because no handler can block it: the parent process closes the pipe at the end.
     let (ended, end) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
@@ -70,7 +70,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     std::process::exit(0)
 }
 
-/// The running process.
+/// A node in a separate process.
 pub(super) struct Node {
     child: Child,
     pub(super) pid: u32,
@@ -93,7 +93,8 @@ impl Node {
         Ok(Self { child, pid })
     }
 
-    /// Threads of the process beyond its main thread, its runtime's and the one that reads stdin.
+    /// The number of the process's threads, apart from its main thread, its runtime's, and the one
+    /// that reads stdin.
     pub(super) fn threads(&self) -> Result<usize> {
         let all = std::fs::read_dir(format!("/proc/{}/task", self.pid))?.count();
         Ok(all.saturating_sub(RUNTIME_THREADS + 2))

@@ -1,4 +1,5 @@
-//! Which queue gets the next handler: reserves, weights and strict order, on a real node.
+//! Measures which queue gets the next handler, by reserves, weights and strict order, on a real
+//! node.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::{late_us, percentiles, push_one, timed};
 use crate::peers::server::Server;
 
-/// What the handlers of one queue note.
+/// What the handlers of one queue have recorded.
 #[derive(Default)]
 struct Seen {
     running: AtomicUsize,
@@ -50,7 +51,7 @@ impl Seen {
     }
 }
 
-/// Messages of a queue with a reserve, while handlers of one second hold all other handlers.
+/// Messages of a queue with a reserve, while handlers of one second occupy all other handlers.
 pub(super) async fn reserve(messages: u64) -> Result<Value> {
     let idle = beside_long_handlers(messages, false).await?;
     let busy = beside_long_handlers(messages, true).await?;
@@ -64,7 +65,7 @@ async fn beside_long_handlers(messages: u64, busy: bool) -> Result<Value> {
     let (of_urgent, of_long) = (Arc::new(Seen::default()), Arc::new(Seen::default()));
     const APART: Duration = Duration::from_millis(50);
     if busy {
-        // Eight run at a time; twice as many as the measurement can use.
+        // Eight run at a time; push twice as many as the measurement can use.
         let seconds = messages * APART.as_millis() as u64 / 1_000 + 10;
         backlog(&long, seconds * 16).await?;
     }
@@ -88,7 +89,8 @@ async fn beside_long_handlers(messages: u64, busy: bool) -> Result<Value> {
     Ok(json!({ "urgent": of_urgent.late(), "long_handled": of_long.late()["messages"] }))
 }
 
-/// Weights 6:3:1 and handler times 10, 100 and 1,000 ms, all with more messages than handlers.
+/// Three queues with weights 6:3:1 and handler times 10, 100 and 1,000 ms; each has more messages
+/// than handlers.
 pub(super) async fn shares(seconds: u64) -> Result<Value> {
     let server = Server::private().await?;
     let client = Client::connect(&server.address()).await?;
@@ -96,7 +98,7 @@ pub(super) async fn shares(seconds: u64) -> Result<Value> {
     let mut all = Vec::new();
     for (name, weight, ms) in [("six", 6, 10), ("three", 3, 100), ("one", 1, 1_000)] {
         let (queue, seen) = (client.queue(name)?, Arc::new(Seen::default()));
-        // If it had all handlers.
+        // Enough messages even if this queue got all handlers.
         backlog(&queue, (seconds + 10) * 20_000 / ms).await?;
         let handler = seen.handler(Duration::from_millis(ms));
         worker = worker.queue_with(&queue, Share::weight(weight), handler);
@@ -117,7 +119,8 @@ pub(super) async fn shares(seconds: u64) -> Result<Value> {
     Ok(json!({ "running_percent": percent, "weights_percent": [60, 30, 10] }))
 }
 
-/// A queue first in rank with more messages than handlers, one behind it, and `max_wait` 1 s.
+/// Strict order: the first queue has more messages than handlers, the second queue waits behind it;
+/// `max_wait` is 1 s.
 pub(super) async fn strict(seconds: u64) -> Result<Value> {
     let server = Server::private().await?;
     let client = Client::connect(&server.address()).await?;
@@ -142,7 +145,7 @@ pub(super) async fn strict(seconds: u64) -> Result<Value> {
     Ok(json!({ "max_wait_ms": 1_000, "handler_ms": 50, "low": of_low.late() }))
 }
 
-/// Messages that are due now.
+/// Pushes messages that are due now.
 async fn backlog(queue: &Queue, messages: u64) -> Result<()> {
     for pushed in queue.push_many((0..messages).map(|_| timed(0))).await {
         pushed?;

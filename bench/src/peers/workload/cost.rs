@@ -1,7 +1,7 @@
-//! The processor time of Redis for push, delivery and acknowledgement, at batches of a hundred.
+//! Measures Redis's CPU time for push, delivery and acknowledgement, in batches of a hundred.
 //!
-//! All messages are pushed, then all are delivered, so that every batch is full. Waiting is not
-//! counted.
+//! First all messages are pushed, then all are delivered, so that every batch is full. The time in
+//! between is not counted.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use super::{PATIENCE, Plan, enough_for, until};
 use crate::peers::systems::System;
 
 const BATCH: usize = 100;
-/// More than the 10 s within which dueq remembers a due message against a late repetition.
+/// How far ahead messages are due: more than the 10 s for which dueq remembers a push.
 const AHEAD: Duration = Duration::from_secs(12);
-/// How long before the due time the worker and the count start.
+/// The worker and the count start this long before the due time.
 const WORKER_BEFORE_MS: u64 = 600;
 const COUNT_BEFORE_MS: u64 = 20;
 
@@ -47,7 +47,7 @@ pub(crate) async fn immediate(system: &mut System) -> Result<()> {
     system.close().await
 }
 
-/// The first half: pushes them, each system at a due time of its own.
+/// The first half: pushes delayed messages, for each system with another due time.
 pub(crate) async fn push_delayed(system: &mut System, plan: &mut Plan) -> Result<()> {
     let n = number(system);
     let delivery =
@@ -72,7 +72,7 @@ pub(crate) async fn push_delayed(system: &mut System, plan: &mut Plan) -> Result
     Ok(())
 }
 
-/// The second half: delivers them.
+/// The second half: delivers the delayed messages.
 pub(crate) async fn deliver_delayed(system: &mut System) -> Result<()> {
     let Some((n, at_ms, pushing_us)) = system.measured.delayed.take() else {
         return Ok(());

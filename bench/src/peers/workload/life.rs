@@ -1,5 +1,5 @@
-//! Messages that are handled: a steady stream due at once, a steady rate ahead, a burst in one
-//! instant.
+//! Measures messages that are handled: a steady stream that is due at once, a steady rate of
+//! delayed ones, and a burst in one instant.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use dueq_bench_driver::{Dues, Request, unix_us};
 use super::{PATIENCE, enough_for, until};
 use crate::peers::systems::System;
 
-/// How long a round takes, in seconds.
+/// The length of a round, in seconds.
 const LENGTH_S: f64 = 1.2;
 
-/// Push to acknowledgement: messages due at once are pushed in bulk while one worker process handles
-/// and acknowledges them.
+/// Measures from push to acknowledgement: messages due at once are pushed in bulk, while one worker
+/// process handles and acknowledges them.
 pub(crate) async fn life(system: &mut System) -> Result<()> {
     let n = enough_for(system.measured.life_per_s.about(), LENGTH_S);
     system.open().await?;
@@ -36,12 +36,13 @@ pub(crate) async fn life(system: &mut System) -> Result<()> {
     system.close().await
 }
 
-/// How far ahead they are pushed.
+/// How far ahead the delayed messages are pushed.
 const DELAY_MS: u64 = 1_000;
 /// How long a worker has to settle in.
 const SETTLING: Duration = Duration::from_millis(300);
 
-/// From the due time of a message to the start of its handler, at a steady rate.
+/// Measures the lateness: the time from the due time of a message to the start of its handler, at a
+/// steady rate.
 pub(crate) async fn lateness(system: &mut System, per_s: u64, seconds: u64) -> Result<()> {
     let n = per_s * seconds;
     system.open().await?;
@@ -66,12 +67,12 @@ pub(crate) async fn lateness(system: &mut System, per_s: u64, seconds: u64) -> R
 }
 
 const BURST: u64 = 50_000;
-/// A system that takes longer than this to push or to deliver them has one round.
+/// A system that needs longer than this to push or deliver the burst gets only one round.
 const LONG_S: f64 = 10.0;
 const BURST_PATIENCE: Duration = Duration::from_secs(120);
-/// How long before they are due the worker starts.
+/// The worker starts this long before the burst is due.
 const WORKER_BEFORE_MS: u64 = 600;
-/// Factor on the expected time of pushing, at the first try and at further ones.
+/// The factors on the expected time of pushing: at the first try, and at further ones.
 const MARGINS: [f64; 3] = [2.0, 4.0, 8.0];
 
 /// 50,000 messages due in one instant: the time until the last acknowledgement.
@@ -91,9 +92,9 @@ pub(crate) async fn burst(system: &mut System) -> Result<()> {
     bail!("pushing took until after they were due")
 }
 
-/// `None` if they were due before all were pushed.
+/// Measures one burst. `None` if it became due before all messages were pushed.
 async fn one(system: &mut System, push_ms: u64) -> Result<Option<f64>> {
-    // At a whole second: some systems know no finer time.
+    // A whole second, because some systems have no finer times.
     let at_ms = (unix_us() / 1_000 + push_ms + 2_000).next_multiple_of(1_000);
     system.open().await?;
     let push = system

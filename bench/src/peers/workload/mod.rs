@@ -33,11 +33,11 @@ pub(crate) enum Workload {
     Order,
 }
 
-/// The state that the workloads of a run share.
+/// The state that all workloads of a run share.
 pub(crate) struct Plan {
     pub(crate) quick: bool,
-    /// When the server of a system with waiting messages may be busy, in Unix milliseconds: one
-    /// system after the other.
+    /// The time from which on no system's server is busy with delayed messages, in Unix
+    /// milliseconds. The systems take turns.
     free_from_ms: u64,
 }
 
@@ -49,9 +49,10 @@ impl Plan {
         }
     }
 
-    /// A time at least so far ahead from which on no other system is busy for that long.
+    /// Reserves a time of this length that begins at least `ahead` from now, in which no other
+    /// system is busy. Returns its begin.
     fn reserve_ms(&mut self, ahead: Duration, length: Duration) -> Result<u64> {
-        // At a whole second: some systems know no finer time, and would be early.
+        // A whole second: some systems have no finer times, and would deliver early.
         let at = (unix_us() / 1_000 + u64::try_from(ahead.as_millis())?)
             .max(self.free_from_ms)
             .next_multiple_of(1_000);
@@ -61,7 +62,7 @@ impl Plan {
 }
 
 impl Workload {
-    /// The requested workloads; else all that fit the kind of run.
+    /// The requested workloads; if none is requested, all that belong to this kind of run.
     pub(crate) fn all(asked: &[Self], quick: bool) -> Vec<Self> {
         if !asked.is_empty() {
             return asked.to_vec();
@@ -73,7 +74,7 @@ impl Workload {
             .collect()
     }
 
-    /// How often it is repeated.
+    /// How often the workload is repeated.
     pub(crate) fn rounds(self, quick: bool) -> usize {
         match self {
             Self::Order | Self::Bytes => 1,
@@ -83,12 +84,12 @@ impl Workload {
         }
     }
 
-    /// How many stages it has: each system goes through the first before any goes through the second.
+    /// The number of stages: each system completes a stage before any system begins the next.
     pub(crate) fn stages(self) -> usize {
         if self == Self::DelayedCost { 2 } else { 1 }
     }
 
-    /// Whether it is meaningful for this system.
+    /// Whether the workload is meaningful for this system.
     pub(crate) fn suits(self, system: &System) -> bool {
         match self {
             Self::Order => ["dueq", "bullmq", "redisson"].contains(&system.kind.key),
@@ -128,12 +129,12 @@ impl fmt::Display for Workload {
     }
 }
 
-/// How many messages keep a system of that speed busy for so long.
+/// The number of messages that keep a system with this speed busy for that time.
 pub(crate) fn enough_for(per_s: f64, seconds: f64) -> u64 {
     ((per_s * seconds) as u64).clamp(1_000, 400_000)
 }
 
-/// Sleeps until that Unix millisecond.
+/// Sleeps until this Unix millisecond.
 async fn until(unix_ms: u64) {
     tokio::time::sleep(Duration::from_micros(
         (unix_ms * 1_000).saturating_sub(unix_us()),

@@ -1,5 +1,5 @@
-//! The cost of a message for Redis if the order of the due times is not that of the pushes, by the
-//! number of waiting messages.
+//! Measures Redis's cost of a message if the order of due times differs from that of the pushes, by
+//! the number of waiting messages.
 
 use anyhow::Result;
 use dueq_bench_driver::{Dues, Order, Request, unix_us};
@@ -7,9 +7,9 @@ use dueq_bench_driver::{Dues, Order, Request, unix_us};
 use super::{PATIENCE, until};
 use crate::peers::systems::System;
 
-/// How many messages wait beside the delivered ones.
+/// The numbers of messages that wait beside the delivered ones.
 const WAITING: [u64; 2] = [100_000, 1_000_000];
-/// How many messages are delivered meanwhile.
+/// The number of messages that are delivered meanwhile.
 const DELIVERED: u64 = 2_000;
 const WORKER_BEFORE_MS: u64 = 600;
 
@@ -30,8 +30,8 @@ pub(crate) async fn run(system: &mut System) -> Result<()> {
     Ok(())
 }
 
-/// Forward: the delivered messages were pushed first. Backward: last, behind all messages that wait
-/// longer.
+/// Measures one case. Forward: the delivered messages are pushed first. Backward: they are pushed
+/// last, after all messages that wait for longer.
 async fn one(system: &mut System, waiting: u64, order: Order) -> Result<f64> {
     system.clear().await?;
     system.open().await?;

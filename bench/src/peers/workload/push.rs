@@ -1,4 +1,5 @@
-//! Pushes of messages due in an hour, by single calls and in bulk; the memory of such a message.
+//! Measures pushes of messages due in an hour, single and in bulk; and the memory of such a
+//! message.
 
 use anyhow::Result;
 use dueq_bench_driver::{Dues, Request, unix_us};
@@ -6,10 +7,10 @@ use dueq_bench_driver::{Dues, Request, unix_us};
 use super::enough_for;
 use crate::peers::systems::System;
 
-/// How long a round takes, in seconds.
+/// The length of a round, in seconds.
 const LENGTH_S: f64 = 0.8;
 
-/// 64 callers, each waiting for its answer before its next call.
+/// 64 callers, each of which awaits its answer before its next call.
 pub(crate) async fn single(system: &mut System) -> Result<()> {
     let n = enough_for(system.measured.push_c64_per_s.about(), LENGTH_S);
     system.open().await?;
@@ -44,7 +45,7 @@ pub(crate) async fn bulk(system: &mut System) -> Result<()> {
     system.close().await
 }
 
-/// All with one due time: some systems cannot push messages with different times in one call.
+/// All messages have one due time, because some systems cannot push different times in one call.
 pub(crate) fn in_an_hour() -> Dues {
     Dues {
         at_ms: unix_us() / 1_000 + 3_600_000,
@@ -52,13 +53,13 @@ pub(crate) fn in_an_hour() -> Dues {
     }
 }
 
-/// The number of messages, unless that takes too long.
-/// The waste of hash tables depends on the number: here they are three quarters full.
+/// The number of waiting messages, unless pushing them takes too long. The unused part of hash
+/// tables depends on the number: with this one they are three quarters full.
 const WAITING: u64 = 100_000;
 const LONGEST_S: f64 = 15.0;
 
-/// The server's memory for a waiting message, with a payload of 100 bytes and an id of the system's
-/// own.
+/// The server's memory for a waiting message with a payload of 100 bytes. The system chooses the
+/// id.
 pub(crate) async fn bytes(system: &mut System) -> Result<()> {
     let n = WAITING.min(enough_for(
         system.measured.push_bulk_per_s.about(),

@@ -23,7 +23,7 @@ const IN_QUEUE: u32 = 10_000;
 const AHEAD: Duration = Duration::from_secs(1);
 /// The delay of the messages whose memory is measured: none becomes due meanwhile.
 const FAR: Duration = Duration::from_secs(3_600);
-/// How many of them one call of the library pushes.
+/// The number of these messages that one call of the library pushes.
 const AT_ONCE: usize = 1_000;
 /// How long the worker may take to empty the queue at the end.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -58,7 +58,7 @@ pub(super) struct Lateness {
     pub(super) cost: Option<Cost>,
 }
 
-/// Pushes messages that wait, measures their memory, and deletes the queue.
+/// Pushes messages that are due far in the future, measures their memory, and deletes the queue.
 pub(super) async fn waiting(
     client: &Client,
     queue: &Queue,
@@ -104,7 +104,8 @@ impl Load {
         }
     }
 
-    /// Callers push messages that are due at once; each pushes again as soon as it has its answer.
+    /// Measures the throughput: each caller pushes a message that is due at once, and the next one
+    /// after the answer.
     pub(super) async fn throughput(&self, length: Duration) -> anyhow::Result<Throughput> {
         let before = Server::read(&self.client).await?;
         let (start, mut callers) = (Instant::now(), JoinSet::new());
@@ -117,7 +118,7 @@ impl Load {
             callers.spawn(async move {
                 let mut push_us = Vec::new();
                 while start.elapsed() < length && !stop.is_cancelled() {
-                    // A permit is a message in the queue; the handler returns it.
+                    // Each message in the queue holds a permit, which its handler returns.
                     let Some(permit) = stop.run_until_cancelled(measured.permits.acquire()).await
                     else {
                         break;
@@ -144,7 +145,7 @@ impl Load {
         })
     }
 
-    /// The processor time of these messages since `before`.
+    /// The CPU time that Redis has used for these messages since `before`.
     async fn cost(
         &self,
         before: Option<Server>,
@@ -155,7 +156,7 @@ impl Load {
         Ok(both.and_then(|(before, after)| after.cost(before, messages as u64, per_s)))
     }
 
-    /// Pushes at a steady rate without awaiting the answers.
+    /// Measures the lateness: pushes at a steady rate, without awaiting the answers.
     pub(super) async fn lateness(&self, per_s: u64, length: Duration) -> anyhow::Result<Lateness> {
         let before = Server::read(&self.client).await?;
         let ahead = AHEAD.min(length / 2);
@@ -184,7 +185,8 @@ impl Load {
         })
     }
 
-    /// Awaits all tasks. The first failure stops the others, and is returned when all have ended.
+    /// Awaits all tasks. If one fails, stops the others, and returns its error after all have
+    /// ended.
     async fn all<T: 'static>(
         &self,
         mut tasks: JoinSet<anyhow::Result<T>>,
@@ -233,7 +235,7 @@ impl Measured {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(us(delivery.lateness()));
-        // A second delivery of a message, after a lost lease, must not return a second permit.
+        // If a lost lease causes a second delivery, that delivery must not return a second permit.
         if delivery.attempt() == 1 {
             self.handled.fetch_add(1, Ordering::Relaxed);
             self.permits.add_permits(1);
@@ -253,7 +255,7 @@ fn message() -> Message {
     Message::new(vec![b'x'; PAYLOAD_BYTES])
 }
 
-/// Checks the outcome of a push. A repeated push may find its own first try.
+/// Checks the outcome of a push. A repeated push may find the message that its first try stored.
 fn created(receipt: Receipt) -> anyhow::Result<()> {
     match receipt.outcome() {
         PushOutcome::Created | PushOutcome::Exists(_) | PushOutcome::Finished => Ok(()),

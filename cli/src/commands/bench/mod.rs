@@ -1,4 +1,4 @@
-//! `dueq bench`: the throughput and lateness of the user's own server, and what it can hold.
+//! `dueq bench`: measures the throughput and lateness of the user's own server, and its capacity.
 
 mod figures;
 mod load;
@@ -85,7 +85,7 @@ impl Bench {
             measured = &mut measuring => measured,
             () = signals.recv() => interrupted(&stop, measuring).await,
         };
-        // All pushes have ended, so the queue stays removed.
+        // All pushes have ended, so none can create the queue again.
         let deleted = queue.delete().await;
         let report = measured?;
         deleted?;

@@ -78,7 +78,7 @@ impl Report {
         )
     }
 
-    /// What the server can hold.
+    /// The lines about the server's capacity.
     fn server(&self) -> String {
         let (Some(waiting), Some(busy), Some(steady)) =
             (self.waiting, self.throughput.cost, self.lateness.cost)
@@ -102,7 +102,7 @@ fn bars(histogram: &[Bar]) -> String {
         .unwrap_or(0)
         .max(1);
     let lines = histogram.iter().map(|bar| {
-        // A bar with few messages is still visible.
+        // At least one character: a bar with few messages stays visible.
         let length = (bar.count * WIDTH).div_ceil(most);
         let line = format!(
             "{:>9.2} ms {:>8} {}",

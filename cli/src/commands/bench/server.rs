@@ -1,15 +1,15 @@
-//! What the measured server can hold: memory of a waiting message, processor time of a message.
+//! The capacity of the measured server: memory and CPU time per message.
 
 use dueq::{Client, Error};
 use serde_json::{Value, json};
 
 const GIB: u64 = 1 << 30;
 
-/// What INFO says of one server at one time.
+/// Values of INFO, read from one server at one time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Server {
     used_bytes: u64,
-    /// Without connections, buffers and the replication backlog.
+    /// The memory of the data, without connections, buffers and the replication backlog.
     data_bytes: u64,
     /// `maxmemory`; 0 if it is not set.
     most_bytes: u64,
@@ -17,7 +17,8 @@ pub(super) struct Server {
     cpu_us: u64,
 }
 
-/// Memory of a waiting message. Rounded as printed, so that the other figures follow by hand.
+/// The memory of one waiting message. The value is rounded as printed, so that a reader can compute
+/// the other figures from it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waiting {
     message_bytes: u64,
@@ -25,7 +26,7 @@ pub(super) struct Waiting {
     most_bytes: u64,
 }
 
-/// Processor time of Redis for a message at a rate, in tenths of a microsecond.
+/// Redis's CPU time for one message at some rate, in tenths of a microsecond.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cost {
     per_s: u64,
@@ -33,7 +34,8 @@ pub(super) struct Cost {
 }
 
 impl Server {
-    /// None of a cluster, which spreads the load, and if INFO is not allowed.
+    /// Reads INFO. `None` for a cluster, whose servers share the load, and if the user has no right
+    /// to INFO.
     pub(super) async fn read(client: &Client) -> Result<Option<Self>, Error> {
         let facts = client.examine().await?.facts;
         let number = |wanted: &str| {
@@ -54,7 +56,7 @@ impl Server {
         Ok(server())
     }
 
-    /// The memory of `messages` that wait since `before`.
+    /// The memory per message of `messages` that were pushed after `before` and wait.
     pub(super) fn waiting(self, before: Self, messages: u64) -> Option<Waiting> {
         let bytes = self.data_bytes.checked_sub(before.data_bytes)?;
         Some(Waiting {
@@ -64,7 +66,7 @@ impl Server {
         })
     }
 
-    /// The processor time of `messages` since `before`, which came at this rate.
+    /// The CPU time per message of `messages` since `before`, at this rate.
     pub(super) fn cost(self, before: Self, messages: u64, per_s: u64) -> Option<Cost> {
         let us = self.cpu_us.checked_sub(before.cpu_us)?;
         let tenths_us = (us * 10).checked_div(messages)?.max(1);
@@ -77,7 +79,7 @@ impl Waiting {
         GIB / self.message_bytes
     }
 
-    /// How many messages `maxmemory` has room for, if it is set.
+    /// The number of messages that fit into `maxmemory`; `None` if it is not set.
     fn until_full(self) -> Option<u64> {
         (self.most_bytes > 0)
             .then(|| self.most_bytes.saturating_sub(self.used_bytes) / self.message_bytes)
@@ -121,7 +123,7 @@ impl Cost {
         (self.us() * self.per_s as f64 / 1e3).round() / 10.0
     }
 
-    /// Messages a second that take one whole core.
+    /// The number of messages per second that would use one whole core.
     fn full_core_per_s(self) -> u64 {
         10_000_000 / self.tenths_us
     }
@@ -146,7 +148,7 @@ impl Cost {
     }
 }
 
-/// The number with a comma between each three digits.
+/// Formats a number with a comma before every three digits.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let groups = digits.as_bytes().rchunks(3).rev();
@@ -168,7 +170,7 @@ mod tests {
     };
 
     #[test]
-    fn each_figure_follows_from_those_before_it_in_the_line() {
+    fn printed_capacity_follows_from_the_printed_figures() {
         let after = Server {
             data_bytes: 4_170_999,
             most_bytes: 5_120_000,
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn without_maxmemory_or_messages_no_room_is_claimed() {
+    fn capacity_is_unknown_without_maxmemory_or_messages() {
         let waiting = Server {
             data_bytes: 90_000,
             ..BEFORE

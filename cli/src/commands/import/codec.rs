@@ -43,8 +43,8 @@ impl RedissonCodec {
     }
 }
 
-/// Writes a JSON value without Jackson's types: without the property `@class` of objects, and with
-/// the value alone of each pair of class and value.
+/// Writes a JSON value without the types that Jackson adds: drops the property `@class` of objects,
+/// and replaces each pair of class and value by the value.
 fn untyped(json: &RawValue, depth: usize, out: &mut String) -> Result<(), serde_json::Error> {
     let depth = depth
         .checked_sub(1)
@@ -108,8 +108,8 @@ impl<'de> Visitor<'de> for Properties {
 /// Whether the text has the form of a Java class name: `java.util.ArrayList`, `[Lcom.shop.Order;`,
 /// `[B`, `com.shop.Order$Line`.
 ///
-/// A list of two strings, which Jackson does not type, loses its first string if that has this
-/// form.
+/// Jackson writes a list of two strings without a type. If its first string has this form, the
+/// string is lost.
 fn is_class_name(text: &str) -> bool {
     let element = text.trim_start_matches('[');
     if element.len() < text.len() && !element.starts_with('L') {

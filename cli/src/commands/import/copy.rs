@@ -14,7 +14,7 @@ use crate::output;
 
 /// How often progress is shown.
 const PROGRESS: Duration = Duration::from_secs(1);
-/// How many unreadable elements are shown. The rest is counted; --json shows all.
+/// The number of unreadable elements that are shown. Further ones are counted; --json shows all.
 const SHOWN: u64 = 20;
 
 /// A readable element.
@@ -61,8 +61,8 @@ impl Run {
         }
     }
 
-    /// Reads the list of the same elements: reports elements without a due time, and imports those
-    /// that Redisson added during the scan of the ZSET.
+    /// Reads Redisson's list, which contains the elements of the ZSET, too. Reports elements
+    /// without a due time, and imports those that Redisson added during the scan of the ZSET.
     async fn list(&mut self, json: bool, shown: &mut Instant) -> Result<()> {
         let mut start = 0;
         loop {
@@ -86,15 +86,15 @@ impl Run {
             }
             if !self.options.dry_run {
                 let count = elements.len() as u64;
-                // The scan of the ZSET has counted the known elements already.
+                // Elements that were already pushed were counted during the scan of the ZSET.
                 self.tally.read += count - self.push(elements, json).await?;
             }
             self.progress(&format!("comparing the list, {start} done"), shown);
         }
     }
 
-    /// Imports the due elements of the destination list, which may have equal elements. The memory
-    /// of this step grows by about 40 bytes for each distinct element.
+    /// Imports the due elements of the destination list, which may contain equal elements. This
+    /// step needs about 40 bytes of memory for each distinct element.
     async fn destination(&mut self, json: bool, shown: &mut Instant) -> Result<()> {
         let (mut start, mut counts) = (0, HashMap::<[u8; 16], u32>::new());
         loop {
@@ -108,7 +108,8 @@ impl Run {
             for value in values {
                 let mut hash = [0; 16];
                 hash.copy_from_slice(&Sha1::from(&value).digest().bytes()[..16]);
-                // The count distinguishes equal elements; a shorter list later yields no new ids.
+                // The number among equal elements is part of the id. If the list is shorter in a
+                // later run, no new ids arise.
                 let count = counts
                     .entry(hash)
                     .and_modify(|count| *count += 1)
@@ -147,7 +148,7 @@ impl Run {
         })
     }
 
-    /// Pushes the elements that were not pushed before. Returns the number of the others.
+    /// Pushes the elements that the journal does not have. Returns how many it has.
     async fn push(&mut self, mut elements: Vec<Element>, json: bool) -> Result<u64> {
         let total = elements.len();
         if !self.journal.is_ignored || !self.options.dry_run {

@@ -1,4 +1,4 @@
-//! The frame of a delayed element in Redisson: a random id, a length and the encoded value.
+//! The frame of a delayed element in Redisson: a random id, a length, and the encoded value.
 //!
 //! Redisson packs it by the struct library of Redis's Lua, with the byte order and the sizes of the
 //! server's machine:
@@ -7,8 +7,8 @@
 //!   length of the value as a C `long`, the value;
 //! - `dLc0`, at least in Redisson 3.16: the id as a `double`, the length of the value, the value.
 //!
-//! A `long` has 8 bytes, little-endian, on the usual machines; the frames of a 32-bit Redis are not
-//! readable here. The lengths of a frame must add up to its size. The first format that fits wins.
+//! A `long` has 8 bytes, little-endian, on common machines; frames of a 32-bit Redis cannot be
+//! read. The lengths in a frame must add up to its size. The first format that fits is taken.
 
 /// The parts of an element.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,13 +19,13 @@ pub(crate) struct Frame<'a> {
     pub(crate) value: &'a [u8],
 }
 
-/// Parses a member of the ZSET or of the list; `None` if it is no frame.
+/// Parses a member of the ZSET or of the list; `None` if it is not a frame.
 pub(crate) fn parse(member: &[u8]) -> Option<Frame<'_>> {
     let current = member
         .split_first()
         .and_then(|(&length, rest)| rest.split_at_checked(usize::from(length)));
-    // Redisson never had ids of 7 bytes; a `double` can begin with a 7. Ids above 64 bytes would
-    // exceed the limit of a message id.
+    // Redisson never wrote ids of 7 bytes, but a `double` may begin with the byte 7. An id above 64
+    // bytes would give too long a message id.
     let current = current.filter(|(id, _)| (8..=64).contains(&id.len()));
     [current, member.split_at_checked(8)]
         .into_iter()
@@ -38,7 +38,7 @@ pub(crate) fn parse(member: &[u8]) -> Option<Frame<'_>> {
         })
 }
 
-/// The bytes after a length, if the length is theirs.
+/// The bytes after a length prefix, if it equals their number.
 fn counted(bytes: &[u8]) -> Option<&[u8]> {
     let (length, value) = bytes.split_first_chunk()?;
     (u64::from_le_bytes(*length) == value.len() as u64).then_some(value)
@@ -72,7 +72,7 @@ mod tests {
         }
     }
 
-    /// One `double` in 256 begins with a 7, as an id of 7 bytes would. A capture had such a frame.
+    /// One `double` in 256 begins with the byte 7, like an id of 7 bytes. A captured frame did.
     #[test]
     fn double_id_is_not_mistaken_for_a_short_id() {
         for first in 0..=255 {

@@ -110,7 +110,7 @@ pub(super) struct Keys {
 
 impl Keys {
     fn of(name: &str) -> Self {
-        // Like Redisson: a name with its own hash tag stays as it is.
+        // As in Redisson, a name that contains a hash tag gets no second one.
         let tagged = if name.contains('{') {
             name.to_owned()
         } else {
@@ -125,11 +125,11 @@ impl Keys {
     }
 }
 
-/// A set beside the queue with the ids of the imported elements.
+/// A set of Redis beside the queue, with the ids of all imported elements.
 ///
-/// The queue itself forgets an id some seconds after its message was handled. The import stores an
-/// id after its push. If the program dies in between, and the message is handled before the next
-/// run, that run imports the element again; the reverse order could lose it.
+/// The queue itself forgets an id some seconds after its message was handled. The import adds an id
+/// to the set after its push. If the program dies between the two, and the message is handled
+/// before the next run, then that run imports the element twice; the reverse order could lose it.
 pub(super) struct Journal {
     pub(super) store: Store,
     pub(super) key: String,
@@ -170,7 +170,7 @@ impl Run {
                 "there is no RDelayedQueue of this name: neither {timeouts} nor {list} nor {destination} exists"
             );
         }
-        // A user without the right to PUBSUB may import.
+        // A user without the right to PUBSUB may still import.
         let clients = self.from.subscribers(channel).await.unwrap_or(0);
         if clients > 0 && !self.options.live && !self.options.dry_run {
             bail!(
@@ -183,7 +183,7 @@ impl Run {
             is_ignored,
         } = &mut self.journal;
         let remembered = store.remembered(key).await?;
-        // Each id in the journal was a push. With fewer pushes than ids, the queue was deleted
+        // Each id in the journal was pushed once. If the queue counts fewer pushes, it was deleted
         // since.
         if self.options.again || self.queue.stats().await?.pushed < remembered {
             *is_ignored = true;

@@ -43,8 +43,8 @@ impl Store {
             .with_context(|| format!("cannot connect to {}", client.get_connection_info().addr()))
     }
 
-    /// A step through a ZSET: returns the next cursor, and members with their scores. The scan
-    /// returns each member that stays in the ZSET at least once.
+    /// One step of a ZSCAN: returns the next cursor, and members with their scores. A scan returns
+    /// each member at least once, if it stays in the ZSET meanwhile.
     pub(crate) async fn scan(
         &mut self,
         key: &str,

@@ -17,9 +17,9 @@ use crate::commands::schedule::outcome;
 use crate::output::{Outcome, Usage};
 use crate::{Common, existing, output};
 
-/// The largest revision that the scripts take.
+/// The largest revision that the scripts accept.
 const MAX_REVISION: u64 = 1 << 53;
-/// The limit of payloads of a queue that does not exist yet.
+/// The default limit of payloads, for a queue that does not exist yet.
 const USUAL_PAYLOAD: u64 = 1_048_576;
 
 #[derive(Args)]
@@ -185,8 +185,8 @@ impl Apply {
         })
     }
 
-    /// Refuses payloads above the limit of the queue, and to raise the layout below a live worker
-    /// of an older release.
+    /// Refuses payloads above the limit of the queue. Also refuses if the first schedule would
+    /// raise the layout while a worker of an older release is live.
     async fn check_queue(
         &self,
         queue: &Queue,
@@ -235,7 +235,7 @@ impl Apply {
         Err(refused(&file, large.len()))
     }
 
-    /// Names each schedule that was refused with its line, as faults of the file are named.
+    /// Reports each schedule that the server refused with its line number, like faults of the file.
     fn refused_by_server(
         &self,
         error: &dueq::Error,

@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::output::visible;
 
-/// Reads a file. `now` is the time after which its schedules must fire. The places are lines.
+/// Reads a file. `now` is the time after which its schedules must fire. Faults are located by line.
 pub(crate) fn read(
     text: &str,
     now: SystemTime,
@@ -60,7 +60,7 @@ impl Reader<'_> {
         1 + before.iter().filter(|byte| **byte == b'\n').count()
     }
 
-    /// The items of all `[[schedule]]`.
+    /// The entries of all `[[schedule]]` tables.
     fn list(&mut self, file: &DeTable<'_>) -> Vec<Given> {
         let mut list = Vec::new();
         let mut is_declared = false;

@@ -73,8 +73,8 @@ impl Keep {
         self.round(client, common).await.map(|_| ())
     }
 
-    /// Refills the lists of each queue. A queue that fails does not stop the others, unless the
-    /// server is away.
+    /// Refills the lists of each queue. If one queue fails, goes on with the others, unless the
+    /// server is unreachable.
     async fn round(&self, client: &Client, common: &Common) -> anyhow::Result<Outcome> {
         let mut outcome = Outcome::Done;
         for name in &self.queues {
@@ -112,7 +112,7 @@ impl Keep {
                 "queue {name}: cannot list the fires of schedule {failed}"
             ));
         }
-        // A round of a running program is silent if there was nothing to do.
+        // While the program keeps running, a round that refilled nothing prints nothing.
         if self.once || refilled.lists > 0 {
             if common.json {
                 output::json_line(&serde_json::json!({

@@ -193,7 +193,7 @@ impl Show {
     }
 }
 
-/// A word of the spec for people.
+/// A word of the schedule's spec, in words for people.
 fn policy(name: &str, value: &str) -> String {
     match name {
         "within" | "jitter" => length_of(value),

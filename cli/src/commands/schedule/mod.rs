@@ -84,7 +84,7 @@ impl ScheduleCommand {
     }
 }
 
-/// Prints what became of a schedule: `WORD [(DETAIL)] NAME`, or an object.
+/// Prints the outcome of a schedule: `WORD [(DETAIL)] NAME`, or an object.
 fn outcome(
     json: bool,
     name: &str,

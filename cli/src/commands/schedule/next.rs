@@ -55,10 +55,10 @@ pub(super) struct Next {
     from: Option<String>,
 }
 
-/// Fires, and in which zone to show them.
+/// Fires, and the time zone in which they are shown.
 struct Shown {
     fires: Vec<Fire>,
-    /// The time after which the first one is the first.
+    /// The fires are the first ones after this time.
     after: Timestamp,
     clock: ClockChanges,
 }

@@ -1,8 +1,8 @@
-//! The check of a webhook's address: only public addresses, unless the operator allows private
-//! ones.
+//! Checks the address of a webhook: only public addresses are allowed, unless the operator allows
+//! private ones.
 //!
-//! Without this check, the person who sets the URL of a receiver could reach services that only
-//! this machine can reach.
+//! Otherwise the person who sets the URL of a receiver could reach services that only this machine
+//! can reach.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,8 +13,8 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use crate::output::Usage;
 
-/// Whether an address is public: not of this machine, this network or a special range, in any
-/// notation.
+/// Whether an address is public: not one of this machine, of a private network or of a special
+/// range, in any notation.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -22,7 +22,8 @@ pub(super) fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// Follows the IANA registry of special-purpose addresses, without its globally reachable ones.
+/// Follows the IANA registry of special-purpose addresses; entries marked globally reachable count
+/// as public.
 fn is_public_v4(address: Ipv4Addr) -> bool {
     !matches!(
         address.octets(),
@@ -56,7 +57,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// Refuses a URL whose host is a private address, or a name that has only private addresses now.
+/// Refuses a URL whose host is a private address, or a name that now has only private addresses.
 pub(super) async fn check_host(url: &Url) -> anyhow::Result<()> {
     let Some(host) = url.host_str() else {
         bail!(Usage("--http: the URL has no host".to_owned()))
@@ -69,7 +70,7 @@ pub(super) async fn check_host(url: &Url) -> anyhow::Result<()> {
         Ok(address) => vec![address],
         Err(_) => match tokio::net::lookup_host((host, 0)).await {
             Ok(found) => found.map(|found| found.ip()).collect(),
-            // The name may resolve later; each request resolves it again.
+            // The name may become resolvable later; each request resolves it again.
             Err(error) => {
                 tracing::warn!(host, %error, "the name of the receiver does not resolve now; each request tries again");
                 return Ok(());
@@ -84,8 +85,8 @@ pub(super) async fn check_host(url: &Url) -> anyhow::Result<()> {
     )))
 }
 
-/// Resolves names to their public addresses only. The connection uses the checked address: the name
-/// is not resolved again.
+/// A resolver that returns only the public addresses of a name. The connection uses the checked
+/// address; the name is not resolved a second time.
 pub(super) struct PublicOnly;
 
 impl Resolve for PublicOnly {
@@ -204,7 +205,8 @@ mod tests {
             "http://localhost/",
             "http://LOCALHOST/",
             "http://169.254.169.254/latest/meta-data",
-            // Zero, octal, hexadecimal, a full stop at the end, other digits and other full stops.
+            // Zero, octal, hexadecimal, a trailing full stop, and other Unicode digits and full
+            // stops.
             "http://0/",
             "http://0.0.0.0/",
             "http://[::]/",
@@ -229,7 +231,7 @@ mod tests {
             "http://[fe80::1]/",
             "http://[fec0::1]/",
             "http://[ff02::1]/",
-            // User names before the host, and texts that look like the host.
+            // User names before the host, which look like a host.
             "http://1.1.1.1@127.0.0.1/",
             "http://user:1.1.1.1@127.0.0.1:80/",
             "http://1.1.1.1%2f@127.0.0.1/",
@@ -264,7 +266,7 @@ mod tests {
     #[tokio::test]
     async fn client_does_not_connect_to_a_names_private_address() -> anyhow::Result<()> {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
-        // Makes the library choose a TLS provider.
+        // The library then chooses a TLS provider, which the client needs.
         let _ = dueq::Client::connect("redis://127.0.0.1:1/").await;
         crate::commands::work::http::install_provider();
         let client = reqwest::Client::builder()

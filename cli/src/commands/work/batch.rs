@@ -1,4 +1,4 @@
-//! The format of batches: the messages as the receiver reads them, and its results.
+//! The format of batches: the messages that a receiver reads, and the results that it returns.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{output, time};
 
-/// How many bytes of a wrong line an error repeats.
+/// The most bytes of a wrong line that an error quotes.
 const QUOTED: usize = 100;
 
 /// A message as an object: queue, id, attempt, due_ms and payload.
@@ -66,7 +66,7 @@ enum Word {
     Release,
 }
 
-/// Reads what a command wrote: the settlement of each message, or `None` for a message that no
+/// Parses the output of a command: the settlement of each message; `None` for a message that no
 /// line names.
 pub(super) fn results(output: &[u8], ids: &[&[u8]]) -> Result<Vec<Option<Settlement>>, String> {
     let places: HashMap<&[u8], usize> = ids.iter().enumerate().map(|(at, id)| (*id, at)).collect();
@@ -96,7 +96,7 @@ pub(super) fn results(output: &[u8], ids: &[&[u8]]) -> Result<Vec<Option<Settlem
 
 /// Reads the id and the settlement of one line.
 fn result(text: &[u8]) -> Result<(Vec<u8>, Settlement), String> {
-    // Serde would read a list as the values of the fields in their order.
+    // Serde would also read a list, and take its values for the fields in their order.
     if !text.starts_with(b"{") {
         return Err(
             "not a JSON object such as {\"id\": \"order:42\", \"result\": \"ack\"}".to_owned(),
@@ -104,7 +104,7 @@ fn result(text: &[u8]) -> Result<(Vec<u8>, Settlement), String> {
     }
     let line: Line = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     let id = match (line.id_base64, line.id) {
-        // Beside id_base64, the id is only its readable form.
+        // If `id_base64` is given, `id` is only for people.
         (Some(id), _) => STANDARD
             .decode(id)
             .map_err(|error| format!("id_base64: {error}"))?,

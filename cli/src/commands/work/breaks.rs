@@ -1,4 +1,4 @@
-//! `--throttle-queue`: the breaks that receivers ask for.
+//! `--throttle-queue`: how long a queue is closed when its receiver asks for a break.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,27 +9,28 @@ use reqwest::StatusCode;
 /// The first and the longest break of a receiver that answers 429 without Retry-After.
 const GUESSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
-/// The breaks of each queue. Many requests are refused at the same moment, and all of these answers
-/// belong to one break.
+/// The current break of each queue. A receiver may refuse many concurrent requests; all these
+/// answers belong to one break.
 #[derive(Default)]
 pub(super) struct Breaks(Mutex<HashMap<String, Break>>);
 
 struct Break {
     until: Instant,
-    /// The length of the next break, if the receiver does not say it.
+    /// The length of the next break, unless the receiver names one.
     guess: Duration,
 }
 
-/// A break that an answer asks for.
+/// The break that one answer asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) length: Duration,
-    /// Whether no earlier break of the queue goes on.
+    /// Whether this answer begins a new break of the queue.
     pub(super) is_new: bool,
 }
 
 impl Breaks {
-    /// The break that this answer asks for. A 503 without Retry-After is a failure like any other.
+    /// The break that this answer asks for, if it does. A 503 without Retry-After asks for none: it
+    /// is an ordinary failure.
     pub(super) fn asked(
         &self,
         queue: &str,

@@ -21,26 +21,26 @@ use crate::commands::work::follow_ups::{FollowUps, followed};
 use crate::commands::work::handler::settlement;
 use crate::group::{self, Guard};
 
-/// How many bytes are kept of the end of a command's stderr.
+/// The number of bytes kept from the end of a command's stderr.
 const TAIL: usize = 1_000;
 /// The most bytes of results that a command may write for a batch.
 const RESULTS: usize = 16 * 1024 * 1024;
-/// How long to wait for the end of stderr after the end of the group. A process outside of the
-/// group may keep stderr open.
+/// The longest wait for the end of stderr after the end of the process group: a process outside the
+/// group may keep it open.
 const STDERR_LIMIT: Duration = Duration::from_secs(1);
 
-/// Waits for a line before it runs the command. The line comes when the guard knows the group; if
-/// the worker is killed before that, the command never runs. A shell reads a line byte by byte, and
-/// so leaves the payload to the command.
+/// A shell that waits for a line before it runs the command. The worker sends the line once the
+/// guard knows the process group: if the worker is killed before that, the command never runs. The
+/// shell reads the line byte by byte, and so leaves the payload to the command.
 const BEGIN: &str = "IFS= read -r go && exec sh -c \"$1\"";
-/// Waits for a line, as [`BEGIN`], and then runs the command with a file as file descriptor 3, to
-/// which it writes the follow-ups.
+/// Like [`BEGIN`], but runs the command with a file as file descriptor 3, to which the command
+/// writes follow-ups.
 const BEGIN_WITH_FILE: &str = "IFS= read -r go && exec sh -c \"$1\" 3>\"$2\"";
 
 pub(super) struct Exec {
     command: String,
     timeout: Option<Duration>,
-    /// Cancelled at the end of the grace.
+    /// Cancelled when the grace period after the stop is over.
     over: CancellationToken,
     guard: Arc<Guard>,
     running: TaskTracker,
@@ -68,7 +68,8 @@ impl Exec {
     }
 
     pub(super) async fn handle(&self, delivery: &Delivery) -> Settlement {
-        // Without a file, such as on a read-only disk, the command runs with descriptor 3 as it is.
+        // If no file can be created, such as on a read-only disk, the command runs without a
+        // special descriptor 3.
         let follow_ups = FollowUps::create().ok();
         let file = follow_ups.as_ref().map(FollowUps::path);
         let mut command = self.command(delivery.queue(), file);
@@ -113,7 +114,8 @@ impl Exec {
                 }
             }
             Ok(exited) => match settlement(exited.status, &exited.stderr) {
-                // The code does not say which message is hopeless: each comes alone the next time.
+                // The exit code of a batch does not say which message is hopeless, so each is
+                // retried alone.
                 Settlement::Bury(reason) if deliveries.len() > 1 => Settlement::retry(reason),
                 settlement => settlement,
             },
@@ -122,7 +124,8 @@ impl Exec {
         vec![all; deliveries.len()]
     }
 
-    /// Runs a command with this input. Without an exit status: how to settle its deliveries.
+    /// Runs a command with this input. The error says how to settle its deliveries if it has no
+    /// exit status.
     async fn run(
         &self,
         mut command: Command,
@@ -175,7 +178,7 @@ impl Exec {
 
     fn command(&self, queue: &str, follow_ups: Option<&Path>) -> Command {
         let mut command = Command::new("sh");
-        // The worker's own trace is not the message's.
+        // The environment's trace belongs to the worker, not to the message.
         command.env_remove("TRACEPARENT").env_remove("TRACESTATE");
         command
             .env_remove("DUEQ_SCHEDULE")
@@ -207,7 +210,7 @@ pub(super) fn queue_of(deliveries: &[Delivery]) -> &str {
     deliveries.first().map(Delivery::queue).unwrap_or_default()
 }
 
-/// Completes when no lease of these is left.
+/// Completes when all of these deliveries have lost their leases.
 pub(super) async fn all_lost(deliveries: &[Delivery]) {
     for delivery in deliveries {
         delivery.lost().await;
@@ -230,9 +233,9 @@ enum Ended {
 
 struct Exited {
     status: ExitStatus,
-    /// The end of what it wrote to stderr.
+    /// The end of the command's stderr.
     stderr: Vec<u8>,
-    /// What it wrote to its standard output, if that is captured.
+    /// The command's standard output, if it is captured.
     stdout: Vec<u8>,
 }
 
@@ -269,11 +272,11 @@ async fn attend(
     let stdin = child.stdin.take();
     let feed = async {
         if let Some(mut stdin) = stdin {
-            // A command need not read its input.
+            // Ignore errors: a command may end without reading its input.
             let _ = stdin.write_all(b"\n").await;
             let _ = stdin.write_all(&input).await;
         }
-        // The input is closed now; the command may run for long after that.
+        // The input is closed now, but the command may go on running for long.
         std::future::pending::<Stop>().await
     };
     let stopped = tokio::select! {
@@ -281,7 +284,8 @@ async fn attend(
         stop = stop => Ok(stop),
         stop = feed => Ok(stop),
     };
-    // After a normal exit too: background processes belong to a message that will be settled now.
+    // Also after a normal exit: processes left in the background belong to a message that is about
+    // to be settled.
     let clear = async {
         if let Some(group) = group {
             group::end(group, group::PATIENCE).await;
@@ -301,7 +305,7 @@ async fn attend(
             clear.await;
             Ended::Unknown(error)
         }
-        // Reap the command at the same time: a zombie would keep its group alive.
+        // Meanwhile wait for the command: as a zombie it would keep its group alive.
         Ok(stop) => {
             let _ = tokio::join!(child.wait(), clear);
             Ended::By(stop)
@@ -313,7 +317,7 @@ async fn attend(
 async fn copy(mut from: impl AsyncRead + Unpin) -> Vec<u8> {
     let (mut to, mut chunk, mut tail) = (tokio::io::stderr(), [0; 4096], Vec::new());
     while let Ok(read @ 1..) = from.read(&mut chunk).await {
-        // The worker's stderr may be closed; the command must not stall for that.
+        // Ignore errors: if the worker's stderr is closed, the command must not block.
         let _ = to.write_all(&chunk[..read]).await;
         let _ = to.flush().await;
         tail.extend_from_slice(&chunk[..read]);

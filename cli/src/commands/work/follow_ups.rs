@@ -1,4 +1,4 @@
-//! The messages that follow: a command of `--exec` writes them to its file descriptor 3.
+//! Follow-ups: messages that a command of `--exec` writes to its file descriptor 3.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -13,8 +13,8 @@ use crate::ndjson;
 /// The most bytes that a command may write: 16 MiB of payloads in base64, and the other fields.
 const MOST: u64 = 24 * 1024 * 1024;
 
-/// A file of its own for one run of a command. A pipe would need a descriptor that other commands
-/// inherit. The file is removed when this is dropped.
+/// A separate file for each run of a command. A pipe would not do: other commands would inherit its
+/// descriptor. The drop removes the file.
 pub(super) struct FollowUps(PathBuf);
 
 impl FollowUps {
@@ -31,7 +31,7 @@ impl FollowUps {
                 .open(&path);
             match file {
                 Ok(_) => return Ok(Self(path)),
-                // The file of a worker that was killed, or of another user: it is never opened.
+                // The file belongs to a killed worker or to another user: never open it.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -63,7 +63,7 @@ impl FollowUps {
 
 impl Drop for FollowUps {
     fn drop(&mut self) {
-        // Without it the file stays: nothing reads it again.
+        // If the removal fails, the file stays: nothing reads it again.
         let _ = fs::remove_file(&self.0);
     }
 }

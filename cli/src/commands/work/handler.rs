@@ -1,5 +1,5 @@
-//! What the worker does with a message or a batch: --exec, --http or --print; and what
-//! an exit code means.
+//! How the worker handles a message or a batch: --exec, --http or --print; and the meaning of exit
+//! codes.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -30,8 +30,9 @@ impl WorkHandler {
         settlement
     }
 
-    /// Handles the messages that never failed together, and each of the others alone: one that
-    /// fails again then charges no other. After a throttle, none of the rest is tried.
+    /// Handles together the messages that never failed, and each of the others alone: if one of
+    /// these fails again, no other message is charged. After a throttle it handles no further
+    /// message.
     async fn handle_batch(&self, deliveries: &[Delivery]) -> Vec<Settlement> {
         let is_new = |delivery: &&Delivery| delivery.attempt() == 1;
         let new: Vec<Delivery> = deliveries.iter().filter(is_new).cloned().collect();
@@ -57,7 +58,7 @@ impl WorkHandler {
             if is_throttle(&settlement) {
                 throttle = Some(settlement.clone());
             }
-            // Ack now: the next command can take long.
+            // Ack this delivery now, because the next command can take long.
             if settlement == Settlement::Ack && deliveries.len() > new.len() {
                 let _ = delivery.ack().await;
             }

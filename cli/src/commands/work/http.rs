@@ -20,7 +20,7 @@ use crate::log;
 use crate::output::{self, Usage};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// A Retry-After is raised or lowered into this range. Its begin prevents a busy loop.
+/// The range to which a Retry-After is clamped. Its lower end prevents a busy loop.
 const RETRY_AFTER_RANGE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(24 * 3600)];
 /// How many bytes of an answer are read. A completely read answer lets its connection be reused.
 const ANSWER: usize = 16 * 1024;
@@ -31,9 +31,9 @@ pub(super) struct Http {
     url: Url,
     sender: Sender,
     secrets: Secrets,
-    /// With --throttle-queue.
+    /// The breaks of each queue; only with --throttle-queue.
     breaks: Option<Breaks>,
-    /// Cancelled at the end of the grace.
+    /// Cancelled when the grace period after the stop is over.
     over: CancellationToken,
 }
 
@@ -47,8 +47,8 @@ impl Http {
         over: CancellationToken,
     ) -> anyhow::Result<Self> {
         install_provider();
-        // No proxies of the environment: a proxy would connect to addresses that are not checked
-        // here.
+        // Ignore proxies of the environment: a proxy would connect to addresses that this program
+        // has not checked.
         let client = || {
             let client = Client::builder()
                 .user_agent(concat!("dueq/", env!("CARGO_PKG_VERSION")))
@@ -76,7 +76,8 @@ impl Http {
         let (id, payload) = (header_id(delivery.id_bytes()), delivery.payload().to_vec());
         tokio::select! {
             settlement = self.post(delivery.queue(), &id, payload, Some(delivery)) => settlement,
-            // Neither is the receiver's failure. A message with a lost lease is not settled at all.
+            // The end of the grace or a lost lease is not the receiver's failure. A message with a
+            // lost lease is not settled at all.
             () = self.over.cancelled() => Settlement::Release,
             () = delivery.lost() => Settlement::Release,
         }
@@ -91,7 +92,7 @@ impl Http {
             () = all_lost(deliveries) => Settlement::Release,
         };
         let all = match all {
-            // The answer does not say which message it refuses: each comes alone the next time.
+            // The answer does not say which message it refuses, so each is retried alone.
             Settlement::Bury(reason) if deliveries.len() > 1 => Settlement::retry(reason),
             settlement => settlement,
         };
@@ -143,7 +144,8 @@ impl Http {
                 self.throttle(queue, status, asked, &said)
                     .unwrap_or_else(|| settlement(status, asked, &said))
             }
-            // Without the URL, which may contain a secret: many people can read a message's error.
+            // The error leaves out the URL, which may contain a secret: many people can read a
+            // message's error.
             Err(error) => Settlement::retry(format_args!(
                 "{:#}",
                 anyhow::Error::from(error.without_url())
@@ -151,7 +153,7 @@ impl Http {
         }
     }
 
-    /// The settlement of an answer that asks for a break, with --throttle-queue.
+    /// The settlement for an answer that asks for a break, with --throttle-queue.
     fn throttle(
         &self,
         queue: &str,
@@ -171,7 +173,7 @@ impl Http {
 
 /// Installs the TLS provider that reqwest needs. The library installs one for rediss:// only.
 pub(super) fn install_provider() {
-    // An installed provider stays.
+    // If a provider is already installed, it stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
@@ -204,7 +206,7 @@ fn header_id(id: &[u8]) -> String {
     text
 }
 
-/// The id of a batch: that of a single message, else a hash of the ids and attempts.
+/// The id of a batch: that of its only message, or else a hash of all ids and attempts.
 fn batch_id(deliveries: &[Delivery]) -> String {
     if let [delivery] = deliveries {
         return header_id(delivery.id_bytes());
@@ -222,7 +224,7 @@ fn batch_id(deliveries: &[Delivery]) -> String {
 }
 
 fn content_type(payload: &[u8]) -> &'static str {
-    // Only validate: a small text can describe a large value.
+    // Only validate, do not build a value: a short text can describe a large one.
     let is_json = std::str::from_utf8(payload)
         .is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok());
     if is_json {
@@ -256,8 +258,8 @@ fn settlement(status: StatusCode, retry_after: Option<Duration>, said: &str) -> 
     let error = error_of(status, said);
     match status.as_u16() {
         200..=299 => Settlement::Ack,
-        // The receiver refuses this payload, or is gone for ever (410). A wrong path, secret or
-        // right (401, 403, 404) is a mistake of a deployment, which must not bury a whole queue.
+        // The receiver refuses this payload, or no longer exists (410). A wrong path, secret or
+        // right (401, 403, 404) is a configuration mistake, which must not bury a whole queue.
         400 | 410 | 413 | 415 | 422 => Settlement::bury(error),
         429 | 503 => match retry_after {
             Some(after) => Settlement::retry_after(after, error),
@@ -340,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn content_type_tells_json_from_other_bytes() {
+    fn content_type_is_json_only_for_valid_json() {
         assert_eq!(content_type(b"{\"order\": 42}"), "application/json");
         assert_eq!(content_type(b"\xff"), "application/octet-stream");
         assert_eq!(content_type(b"\"\xff\""), "application/octet-stream");

@@ -29,9 +29,9 @@ use crate::output::Usage;
 use crate::signals::EndSignals;
 use crate::{Common, existing, group, output, time};
 
-/// How long handlers may take to end after the grace, before the library drops them.
+/// After the grace period, how long handlers may take to end before the library drops them.
 const ENDING: Duration = group::PATIENCE.saturating_add(Duration::from_secs(5));
-/// How long to wait for the reply whether a queue exists.
+/// The longest wait for the answer whether a queue exists.
 const ABSENCE_LIMIT: Duration = Duration::from_secs(1);
 const HOW: &str = "How to handle a message, one of";
 
@@ -236,7 +236,7 @@ impl Work {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<()> {
         let retry = Retry::exponential(self.retry_min, self.retry_max)
             .map_err(|_| Usage("--retry-min must not be above --retry-max".to_owned()))?;
-        // Listen from now on: a signal must not kill the worker during a command.
+        // Catch signals from now on: a signal must not kill the worker while a command runs.
         let mut signals = EndSignals::listen()?;
         // Check the name and the options before waiting for the server.
         let plan = Plan::read(&plan::Request {
@@ -296,7 +296,7 @@ impl Work {
                 true => client.queue(&served.name)?,
                 false => common.queue_of(&client, &served.name)?,
             };
-            // A queue whose master is away keeps the others from starting no longer.
+            // With a limit: an unreachable master of one queue must not delay the start of the others.
             let absence = timeout(ABSENCE_LIMIT, existing::absence(&client, &queue)).await;
             if let Ok(Ok(Some(absence))) = absence {
                 tracing::warn!("{absence}; waiting for its first push");
@@ -309,7 +309,8 @@ impl Work {
         }
 
         announce(common, &client, &plan, self.concurrency, self.lease);
-        // The library releases messages at the end of its grace; the commands must end before.
+        // The library releases messages at the end of its grace period; commands must end before
+        // that.
         if let Some(max_wait) = self.strict {
             worker = worker.strict(max_wait);
         }
@@ -349,7 +350,7 @@ impl Work {
     }
 }
 
-/// Notes the start on standard error, unless the log shows errors only.
+/// Announces the start on standard error, unless the log shows only errors.
 fn announce(common: &Common, client: &Client, plan: &Plan, concurrency: usize, lease: Duration) {
     if !tracing::enabled!(target: "dueq", tracing::Level::WARN) {
         return;

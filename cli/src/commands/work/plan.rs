@@ -1,4 +1,4 @@
-//! Which queues `dueq work` serves, and what each may have of the handlers.
+//! Which queues `dueq work` serves, and each one's share of the handlers.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +85,7 @@ impl Plan {
                 request.concurrency
             )));
         }
-        // The handlers that are left after the reserves are all that the others can have.
+        // Handlers that are not reserved are all that the other queues can get.
         if reserved > 0
             && reserved == request.concurrency
             && let Some(left) = plan.served.iter().find(|served| {

@@ -10,7 +10,7 @@ use crate::output;
 
 pub(super) struct Print {
     json: bool,
-    /// Whether a line for people begins with the queue.
+    /// Whether each line for people begins with the queue's name.
     is_plural: bool,
     /// Stops the worker.
     stop: CancellationToken,
@@ -33,7 +33,7 @@ impl Print {
         self.failure.get()
     }
 
-    /// Prints and acks the message. If it cannot be printed, releases it and all later ones,
+    /// Prints and acks the message. If printing fails, releases this message and all later ones,
     /// without counting an attempt, and stops the worker.
     pub(super) fn handle(&self, delivery: &Delivery) -> Settlement {
         if self.failure.get().is_some() {

@@ -1,4 +1,4 @@
-//! Sends the requests of `--http`, over connections that receivers close at any time.
+//! Sends the requests of `--http` over connections that receivers may close at any time.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -11,20 +11,20 @@ use hyper::http::Extensions;
 use hyper_util::client::legacy::{self, connect::HttpInfo};
 use reqwest::{Client, ClientBuilder, Request, Response};
 
-/// Connections that are idle for as long are closed. Many receivers close theirs after 5 s.
+/// Connections that were idle for this time are closed. Many receivers close idle ones after 5 s.
 const IDLE: Duration = Duration::from_secs(4);
 
-/// An HTTP client. A receiver may close an idle connection while the next request is on its way: the
-/// request then breaks, without an answer and without the receiver's fault. Such a request is sent
-/// once more, on a new connection. Its webhook-id makes that safe.
+/// An HTTP client. A receiver may close an idle connection just as the next request is sent. The
+/// request then breaks without an answer, and the receiver is not at fault. The client sends such a
+/// request once more, on a new connection. The webhook-id makes that safe.
 pub(super) struct Sender {
     pooled: Client,
-    /// Has a new connection for each request.
+    /// A client that opens a new connection for each request.
     unpooled: Client,
-    /// For a request and its repetition.
+    /// The time limit of a request together with its repetition.
     timeout: Duration,
-    /// The local ports of connections that have answered. A port that the system gives to a new
-    /// connection stays here: its first request may also be repeated.
+    /// The local ports of connections that have answered a request. If the system gives such a port
+    /// to a new connection, its first request may be repeated too.
     answered: Mutex<HashSet<u16>>,
 }
 
@@ -72,7 +72,7 @@ impl Sender {
         }
     }
 
-    /// Whether the connection ended instead of an answer, after it had answered an earlier request.
+    /// Whether the connection ended without an answer, after it had answered an earlier request.
     fn broke_when_reused(&self, error: &reqwest::Error) -> bool {
         let sources = || successors(error.source(), |error| (*error).source());
         let is_end = |error: &(dyn Error + 'static)| {

@@ -1,5 +1,5 @@
-//! The signature of Standard Webhooks: `v1,` and the base64 of an HMAC-SHA256 over id, timestamp
-//! and payload.
+//! Signatures by Standard Webhooks: `v1,` and the base64 of an HMAC-SHA256 over id, timestamp and
+//! payload.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ const MAKE_ONE: &str = "make one: echo \"whsec_$(openssl rand -base64 32)\" > se
 /// The least length of a key in the specification, in bytes.
 const SHORTEST: usize = 24;
 
-/// One secret, or several during a change of secrets.
+/// The signing secret, or several while secrets are being changed.
 pub(super) struct Secrets(Vec<Hmac<Sha256>>);
 
 impl Secrets {

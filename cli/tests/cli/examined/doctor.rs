@@ -50,7 +50,7 @@ pub(crate) fn healthy(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Asserts a single finding, with its consequence and its remedy.
+/// Asserts that the doctor has one finding, and that it has a consequence and a remedy.
 pub(crate) fn finds(server: &Server, args: &[&str], expected: &str) -> Result<Value> {
     let (code, lines) = doctor(server, args)?;
     assert_eq!(
@@ -147,7 +147,7 @@ fn doctor_finds_why_due_messages_are_not_delivered() -> Result<()> {
         "{paused}"
     );
     dueq(&server, &["resume", "q"])?;
-    // The field pauses the queue with any value.
+    // The field `paused` pauses the queue whatever its value.
     run(&server, &["HSET", "dueq:{q}:meta", "paused", "0"])?;
     finds(&server, &[], "paused q")?;
     run(&server, &["HDEL", "dueq:{q}:meta", "paused"])?;
@@ -163,7 +163,7 @@ fn doctor_finds_why_due_messages_are_not_delivered() -> Result<()> {
         ])
         .stdout(std::process::Stdio::piped())
         .spawn()?;
-    // After the output of the first command the only handler is busy.
+    // Once the first command has written its output, the only handler is busy.
     let mut line = [0];
     std::io::Read::read_exact(&mut worker.stdout.take().context("its output")?, &mut line)?;
     let busy = finds(&server, &["q"], "overdue q");
@@ -180,7 +180,7 @@ fn doctor_finds_why_due_messages_are_not_delivered() -> Result<()> {
 }
 
 #[tokio::test]
-async fn dead_messages_are_a_remark() -> Result<()> {
+async fn doctor_reports_dead_messages_as_a_remark() -> Result<()> {
     let server = server()?;
     let _leased = one_in_each_state(&server).await?;
     let (code, lines) = doctor(&server, &["q"])?;

@@ -15,7 +15,7 @@ async fn doctor_finds_and_repairs_each_fault_of_a_queue() -> Result<()> {
     let server = server()?;
     let leased = one_in_each_state(&server).await?;
     healthy(&server)?;
-    // Gives it a lease of its own.
+    // The extension gives the message its own lease.
     let extended = leased.extend(Duration::from_secs(600)).await?;
     assert!(
         matches!(extended, dueq::outcomes::ExtendOutcome::Until(_)),
@@ -24,7 +24,8 @@ async fn doctor_finds_and_repairs_each_fault_of_a_queue() -> Result<()> {
     healthy(&server)?;
     let key = |suffix: &str| format!("dueq:{{q}}:{suffix}");
     let placeholder = format!("\0{}", "-".repeat(70));
-    // The fault, the expected finding, and a command that prepares the next fault.
+    // Each row: a command that makes the fault, the expected finding, and a command that prepares
+    // the next fault.
     let entry = format!("{LATER}:nobody");
     let count = format!("\u{2}{}", "k".repeat(16));
     let faults: [(&[&str], &str, &[&str]); 18] = [
@@ -96,11 +97,11 @@ async fn doctor_finds_and_repairs_each_fault_of_a_queue() -> Result<()> {
         healthy(&server)?;
         if !then.is_empty() {
             assert_eq!(dueq(&server, then)?.code(), Some(0), "{then:?}");
-            // It would be overdue otherwise.
+            // Otherwise the message would be overdue.
             dueq(&server, &["reschedule", "q", "waits", "--at", LATER])?;
         }
     }
-    // A missing payload.
+    // The next fault is a missing payload.
     run(&server, &["HDEL", "dueq:{q}:messages", "waits"])?;
     finds(&server, &["--repair"], "hollow waits")?;
     healthy(&server)

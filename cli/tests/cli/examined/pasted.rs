@@ -15,7 +15,7 @@ async fn doctor_remedies_for_hostile_ids_can_be_pasted() -> Result<()> {
     let _leased = planted(&server).await?;
     let zset = format!("dueq:{{{NAME}}}:scheduled");
     assert_eq!(server.command(&["ZREM", &zset, NAME])?, ":1\r\n");
-    // No client can push such an id.
+    // Clients refuse to push such an id, so write it by a script.
     server.command(&[
         "HSET",
         &format!("dueq:{{{NAME}}}:messages"),

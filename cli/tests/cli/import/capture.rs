@@ -8,9 +8,9 @@ use dueq_testkit::Server;
 use serde_json::Value;
 
 pub(crate) const CURRENT: &str = include_str!("../../redisson/redisson-4.7.0.tsv");
-/// The ids in its frames are a `double`.
+/// A capture of Redisson 3.16, whose frames have a `double` as id.
 pub(crate) const OLD: &str = include_str!("../../redisson/redisson-3.16.0.tsv");
-/// Between the near due times of the captures and those that were 50 years ahead.
+/// A time between two groups of due times in the captures: near ones, and those 50 years ahead.
 pub(crate) const LONG_AHEAD_MS: u64 = 3_000_000_000_000;
 
 /// Stores an element from hexadecimal, because the test kit sends text.
@@ -24,7 +24,7 @@ pub(crate) fn store(server: &Server, key: &str, score: &str, hex: &str) -> Resul
     Ok(())
 }
 
-/// A server with the captured keys.
+/// A server that holds the captured keys.
 pub(crate) fn load(capture: &str) -> Result<Server> {
     let server = Server::start(&[])?;
     for line in capture.lines() {

@@ -115,7 +115,7 @@ async fn repeated_import_creates_nothing_even_after_handling() -> Result<()> {
     assert_eq!(counts(&import(&server, &["text"])?.0), [17, 17, 0, 0]);
     assert_eq!(counts(&import(&server, &["text"])?.0), [17, 0, 17, 0]);
 
-    // A worker handles the due messages: three of the destination, and seven that became due
+    // A worker handles the due messages: three of the destination list, and seven that became due
     // since the capture. Then the queue's deduplication memory is emptied.
     let queue = queue(&server, "text").await?;
     let mut work = Command::new(env!("CARGO_BIN_EXE_dueq"))
@@ -137,7 +137,7 @@ async fn repeated_import_creates_nothing_even_after_handling() -> Result<()> {
     assert_eq!(counts(&import(&server, &["text"])?.0), [17, 0, 17, 0]);
     assert_eq!(queue.stats().await?.scheduled, 7);
 
-    // With --again, or after the queue was deleted, it imports again.
+    // With --again, or after the queue was deleted, the import creates them again.
     assert_eq!(
         counts(&import(&server, &["text", "--again"])?.0),
         [17, 10, 7, 0]
@@ -151,7 +151,7 @@ async fn repeated_import_creates_nothing_even_after_handling() -> Result<()> {
 async fn killed_import_continues_without_duplicates() -> Result<()> {
     const COUNT: u64 = 30_000;
     let server = Server::start(&[])?;
-    // Like Redisson's script.
+    // Stores elements as Redisson's own script does.
     let fill = "for i = 1, tonumber(ARGV[1]) do \
         local value = struct.pack('Bc0Lc0', 8, string.format('%08d', i), 4, 'same') \
         redis.call('ZADD', KEYS[1], 4000000000000 + i, value) redis.call('RPUSH', KEYS[2], value) end return 1";
@@ -172,7 +172,7 @@ async fn killed_import_continues_without_duplicates() -> Result<()> {
     }
     first.kill()?;
     first.wait()?;
-    // Wait for the pushes that were in flight when the program died.
+    // Wait for pushes that were in flight when the program was killed.
     let mut before = u64::MAX;
     while before != queue.stats().await?.scheduled {
         before = queue.stats().await?.scheduled;
@@ -234,8 +234,8 @@ async fn unreadable_elements_are_reported_and_others_imported() -> Result<()> {
         "{errors}"
     );
 
-    // A second codec imports an element that the first could not read. A payload above the queue's
-    // limit is refused alone.
+    // A second run with another codec imports an element that the first run could not read. A
+    // payload above the queue's limit is refused without affecting the others.
     let large = "return redis.call('RPUSH', KEYS[1], string.rep('x', 2097152), 'after')";
     server.command(&["EVAL", large, "1", "text"])?;
     let (report, code) = import(&server, &["text"])?;
@@ -286,7 +286,7 @@ async fn import_refusals_give_their_reason() -> Result<()> {
         );
         assert_eq!(errors.lines().count(), 1, "{args:?}: {errors}");
     }
-    // From another server, without due elements.
+    // An import from another server, which has no due elements.
     let target = Server::start(&[])?;
     let (report, code) = import(&target, &["text", "--from", &server.url(), "--skip-due"])?;
     assert_eq!((counts(&report), code), ([14, 14, 0, 0], Some(0)));
@@ -294,7 +294,7 @@ async fn import_refusals_give_their_reason() -> Result<()> {
 }
 
 #[tokio::test]
-async fn active_redisson_client_is_refused_without_live() -> Result<()> {
+async fn import_refuses_an_active_redisson_without_live() -> Result<()> {
     use std::io::{Read, Write};
     let server = load(CURRENT)?;
     let mut redisson = std::net::TcpStream::connect(("127.0.0.1", server.port()))?;

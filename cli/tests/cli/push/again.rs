@@ -1,4 +1,5 @@
-//! `dueq push --ndjson` again: after an interruption, as a pipe, and with a file written anew.
+//! Repeated runs of `dueq push --ndjson`: after an interruption, from a pipe, and with a rewritten
+//! file.
 
 use std::fs;
 use std::io::Write;
@@ -66,7 +67,7 @@ fn file_that_was_written_again_pushes_new_messages() -> Result<()> {
 #[test]
 fn second_run_of_a_file_creates_nothing_and_reports_it() -> Result<()> {
     let server = Server::start(&[])?;
-    // Two equal lines are two messages.
+    // Two equal lines give two messages.
     let path = file(
         &server,
         "{\"payload\":\"x\"}\n{\"payload\":\"x\"}\n{\"payload\":\"y\",\"id\":\"y\"}\n",
@@ -91,7 +92,7 @@ fn second_run_of_a_file_creates_nothing_and_reports_it() -> Result<()> {
     assert_eq!(rest.code(), Some(0), "a line with an id of its own");
     let rest = json(&rest.stdout)?;
     assert_eq!((&rest["exists"], &rest["line"]), (&1.into(), &3.into()));
-    // With its key the run may be repeated. A changed line is another message.
+    // With the run's key a changed file can be pushed again; a changed line gives another message.
     file(&server, "{\"payload\":\"z\"}\n{\"payload\":\"x\"}\n")?;
     let flags = ["--delay", "1h", "--idempotency-key", key(&said)?];
     let output = push(&server, &path, &flags)?;
@@ -121,7 +122,7 @@ fn interrupted_file_push_can_be_continued() -> Result<()> {
         .spawn()?;
     let mut input = child.stdin.take().context("its input")?;
     input.write_all(lines(0..5_000).as_bytes())?;
-    // It waits for further lines, and has pushed the lines so far.
+    // The program waits for further lines, after it has pushed those so far.
     while scheduled(&server)? < 5_000 {}
     Command::new("kill")
         .args(["-INT", &child.id().to_string()])

@@ -1,5 +1,4 @@
-//! A file of messages whose push fails halfway: the report counts stored, unconfirmed and unknown
-//! lines.
+//! Pushes of a file that fail halfway: the report counts stored, unconfirmed and unknown lines.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -47,7 +46,7 @@ fn unconfirmed_file_push_counts_unconfirmed_lines() -> Result<()> {
     Ok(())
 }
 
-/// The report separates lines without a known outcome from stored ones.
+/// The report counts lines with an unknown outcome separately from stored ones.
 #[test]
 fn file_push_with_a_lost_reply_counts_unknown_lines() -> Result<()> {
     let server = Server::start(&[])?;
@@ -106,7 +105,7 @@ fn second_interrupt_counts_lines_in_flight_as_unknown() -> Result<()> {
         .stderr(Stdio::piped())
         .spawn()?;
     while scheduled(&server, "q")? < 10 {}
-    // No output shows when the program has handled the first signal.
+    // No output shows that the program has handled the first signal, so send it repeatedly.
     while child.try_wait()?.is_none() {
         Command::new("kill")
             .args(["-INT", &child.id().to_string()])

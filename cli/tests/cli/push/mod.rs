@@ -1,4 +1,4 @@
-//! Pushes of lines of a file, and in business hours.
+//! `dueq push`: lines of a file, and business hours.
 
 pub(crate) mod again;
 pub(crate) mod lost_file;

@@ -257,7 +257,7 @@ async fn lines_have_an_on_conflict_of_their_own() -> Result<()> {
     assert_eq!(payload("replaces")?["payload"], "new");
     assert_eq!(payload("flags")?["payload"], "old");
 
-    // A message that a worker has cannot be replaced; a line that keeps is no refusal.
+    // A leased message cannot be replaced. A line with `keep` does not count as refused.
     dueq(&server, &["run-now", "q", "replaces"])?;
     let mut held = Vec::new();
     while held.is_empty() {

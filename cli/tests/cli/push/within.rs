@@ -33,7 +33,7 @@ fn now_ms() -> Result<u64> {
 }
 
 #[test]
-fn time_outside_the_hours_moves_and_one_inside_stays() -> Result<()> {
+fn time_outside_business_hours_moves_to_the_opening() -> Result<()> {
     let server = Server::start(&[])?;
     for (id, at, due) in [
         ("inside", FRIDAY_18 - 1, FRIDAY_18 - 1),
@@ -45,7 +45,7 @@ fn time_outside_the_hours_moves_and_one_inside_stays() -> Result<()> {
         succeeds(&server, &["push", "q", "x", "--id", id, "--at", &at], &WEEK)?;
         assert_eq!(due_ms(&server, id)?, due, "{id}");
     }
-    // Both flags use the zone.
+    // Both `--at` and `--within` use the zone.
     let local = [
         "push",
         "q",
@@ -61,7 +61,7 @@ fn time_outside_the_hours_moves_and_one_inside_stays() -> Result<()> {
 }
 
 #[test]
-fn delay_and_no_time_count_from_the_servers_clock() -> Result<()> {
+fn delay_counts_from_the_servers_clock() -> Result<()> {
     let server = Server::start(&[])?;
     let (hours, zone) = ("Mon-Sun 00:00-00:01 12:00-12:01", "Pacific/Chatham");
     let flags = ["--within", hours, "--tz", zone];
@@ -101,7 +101,7 @@ fn reschedule_moves_the_new_due_time() -> Result<()> {
 }
 
 #[test]
-fn lines_have_hours_and_zones_of_their_own() -> Result<()> {
+fn each_line_may_set_its_own_hours_and_zone() -> Result<()> {
     let server = Server::start(&[])?;
     let path = server.folder().join("lines.ndjson");
     let (saturday, sunday) = (FRIDAY_18 + 24 * HOUR, FRIDAY_18 + 48 * HOUR);
@@ -132,7 +132,7 @@ fn lines_have_hours_and_zones_of_their_own() -> Result<()> {
     let hours = BusinessHours::parse(WEEK[1], WEEK[3])?;
     assert!(hours.is_open(due_ms(&server, "delay")?));
 
-    // Without --at and --delay the hours apply to now; hours need a zone.
+    // Without --at and --delay the hours apply to the present time; hours require a zone.
     let push = ["push", "q", "--ndjson", file];
     fs::write(
         &path,
@@ -179,7 +179,7 @@ fn wrong_hours_and_zones_change_nothing() -> Result<()> {
             assert_eq!(output.code(), Some(2), "{flags:?}: {said}");
             assert!(said.contains(reason), "{flags:?}: {said}");
         }
-        // A line with the same fields.
+        // A line of a file with the fields that correspond to the flags.
         let [_, within, rest @ ..] = flags else {
             continue;
         };

@@ -12,7 +12,7 @@ use crate::examined::doctor::{doctor, found};
 use crate::queues::operator::{one_in_each_state, says};
 use crate::{Said, Work, command, dueq};
 
-/// Repeats the look until it finds something.
+/// Calls `look` repeatedly until it finds something.
 fn until<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let start = Instant::now();
     loop {
@@ -24,7 +24,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T
     }
 }
 
-/// Killed on drop.
+/// A child process that is killed on drop.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -49,7 +49,7 @@ fn lease_of_a_killed_worker_is_found_and_ended() -> Result<()> {
     let mut worker = Killed(work.stdout(Stdio::null()).spawn()?);
     let shown = until("no lease", || lease_of(&server, "m"))?;
     let node = shown["node"].as_str().context("a node")?.to_owned();
-    // A live worker may hold a message for as long as it wants.
+    // A live worker may keep a message leased for as long as it wants.
     let (_, lines) = doctor(&server, &["q"])?;
     ensure!(found(&lines).is_empty(), "{lines:?}");
 
@@ -91,7 +91,7 @@ fn lease_of_a_killed_worker_is_found_and_ended() -> Result<()> {
 }
 
 #[tokio::test]
-async fn end_lease_says_what_became_of_each_message() -> Result<()> {
+async fn end_lease_prints_the_outcome_of_each_message() -> Result<()> {
     let server = Server::start(&[])?;
     let leased = one_in_each_state(&server).await?;
     let shown = lease_of(&server, "leased")?.context("a lease")?;

@@ -58,7 +58,8 @@ fn configure_sets_shows_and_removes_rate_and_max_leased() -> Result<()> {
         &object(&server, &["stats", "q"])?,
         &json!({ "full": false, "expired": 0, "throttled": 0, "snoozed": 0 }),
     );
-    // Another limit leaves these as they are; the default burst of 5 ms is 5 of 1,000 a second.
+    // Setting another limit leaves these unchanged. The default burst is 5 ms' worth of the rate: 5
+    // at 1,000 a second.
     succeeds(&server, &["configure", "q", "--max-attempts", "7"])?;
     has(&object(&server, &["configure", "q"])?, &set);
     succeeds(&server, &["configure", "q", "--rate", "1000/s"])?;
@@ -74,7 +75,8 @@ fn configure_sets_shows_and_removes_rate_and_max_leased() -> Result<()> {
     Ok(())
 }
 
-/// Each refusal names the option and its range. Other flags of the call have no effect either.
+/// Each refusal names the option and its range. Nothing is changed, even if other flags of the call
+/// are valid.
 #[test]
 fn wrong_limits_exit_with_2_and_change_nothing() -> Result<()> {
     let server = Server::start(&[])?;
@@ -119,7 +121,7 @@ fn wrong_limits_exit_with_2_and_change_nothing() -> Result<()> {
         }
     }
     assert_eq!(server.command(&["DBSIZE"])?, ":0\r\n");
-    // Partitions share a rate.
+    // A rate applies to all partitions together.
     succeeds(&server, &["partitions", "p", "4"])?;
     let before = object(&server, &["configure", "p"])?;
     for flags in [["--rate", "3/s"], ["--max-leased", "3"]] {
@@ -290,7 +292,7 @@ fn line_without_expiry_or_cost_takes_the_flags() -> Result<()> {
     ] {
         has(&object(&server, &["show", "q", id])?, &fields);
     }
-    // A line needs an expiry of its own or of the flags for its on_expire.
+    // A line with on_expire needs an expiry, in the line or by a flag.
     fs::write(&path, r#"{"payload":"x","on_expire":"drop"}"#)?;
     let output = dueq(&server, &["push", "q", "--ndjson", &path])?;
     let said = output.err();

@@ -26,7 +26,7 @@ pub(crate) fn json(server: &Server, args: &[&str]) -> Result<Vec<Value>> {
         .collect()
 }
 
-/// Creates a dead, a leased and a scheduled message. The lease ends with the returned delivery.
+/// Creates a dead, a leased and a scheduled message. The returned delivery holds the lease.
 pub(crate) async fn one_in_each_state(server: &Server) -> Result<dueq::Delivery> {
     let queue = dueq::Client::connect(&server.url()).await?.queue("q")?;
     queue

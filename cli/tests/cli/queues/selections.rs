@@ -1,4 +1,4 @@
-//! Commands that reach a part of a queue: from a moment on, or up to one; and the live nodes.
+//! Commands that select a part of a queue by time; and the list of live nodes.
 
 use anyhow::{Context, Result};
 use dueq_testkit::Server;
@@ -8,7 +8,8 @@ use crate::{Said, dueq};
 
 const FIRST_MS: u64 = 1_796_126_400_000;
 
-/// A queue of 30 messages, each a second after the one before, from 2026-12-01 12:00:00 on.
+/// A queue of 30 messages, each due one second after the previous one, beginning at 2026-12-01
+/// 12:00:00.
 fn filled(server: &Server, partitions: &str) -> Result<()> {
     dueq(server, &["partitions", "q", partitions])?;
     for place in 0..30 {

@@ -1,4 +1,4 @@
-//! `dueq schedule`: single schedules are changed, and lists of fires are kept.
+//! `dueq schedule`: changes of single schedules, and `keep`.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -95,7 +95,7 @@ fn keep_refills_an_empty_list_and_names_it() -> Result<()> {
 #[test]
 fn keep_runs_until_the_signal() -> Result<()> {
     let server = Server::start(&[])?;
-    // An apply of 300 crons lists 64 fires each, of 512.
+    // An apply of 300 crons fills each list with only 64 of 512 fires.
     let names = 0..300;
     let many: String = names
         .map(|n| {

@@ -1,4 +1,5 @@
-//! Files of `dueq schedule apply` with faults: each has its line, and nothing is changed.
+//! Files with faults for `dueq schedule apply`: each fault is reported with its line, and nothing
+//! is changed.
 
 use std::io::Write;
 use std::process::Stdio;

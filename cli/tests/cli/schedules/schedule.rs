@@ -57,7 +57,7 @@ fn words(output: &Output) -> Vec<String> {
 }
 
 #[test]
-fn apply_prints_what_became_of_each_schedule() -> Result<()> {
+fn apply_prints_the_outcome_of_each_schedule() -> Result<()> {
     let server = Server::start(&[])?;
     let output = apply(&server, DAILY, &["--revision", "42", "--dry-run"])?;
     assert_eq!(
@@ -137,7 +137,7 @@ fn older_revision_is_refused_with_exit_code_1() -> Result<()> {
 fn live_worker_of_an_older_release_stops_the_first_apply() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(&server, &["push", "reports", "x", "--delay", "1h"])?;
-    // A beat in the far future counts as alive.
+    // A node whose beat lies in the far future counts as live.
     server.command(&["ZADD", "dueq:{reports}:nodes", "99999999999999", "elder"])?;
     let output = apply(&server, DAILY, &[])?;
     let said = output.err();
@@ -251,7 +251,7 @@ fn schedule_next_shows_both_times_and_clock_changes() -> Result<()> {
             "Mon 2027-03-29 02:30:00 +02:00  2027-03-29T00:30:00Z",
         ]
     );
-    // Without a server: the same.
+    // Without a server the output is the same.
     let rule = [
         "schedule",
         "next",
@@ -268,7 +268,7 @@ fn schedule_next_shows_both_times_and_clock_changes() -> Result<()> {
     let lines = objects(&json.out())?;
     assert_eq!(lines[1]["local"], "2027-03-28T03:00:00+02:00[Europe/Paris]");
     assert_eq!(lines[1]["remark"], "02:30 does not exist that day: 03:00");
-    // Of the queue, without --from: the listed fires.
+    // Without --from the command shows the fires that the queue has listed.
     let shown = objects(&schedule(
         &server,
         &["next", "reports", "nightly", "-n", "600", "--json"],

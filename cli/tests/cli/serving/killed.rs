@@ -1,4 +1,4 @@
-//! An operation of `dueq serve` whose process is killed: the same call does the rest.
+//! An operation whose `dueq serve` is killed: a repeated call completes it.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 
 use crate::serving::serve::Serve;
 
-/// Far longer than anything takes.
+/// Far longer than any step takes.
 const LIMIT: Duration = Duration::from_secs(600);
 const AT: &str = "/v1/queues/orders/operations";
 const DEAD: usize = 2_000;
 
-/// Pushes so many messages, and buries them.
+/// Pushes this number of messages, and buries them.
 async fn bury(queue: &Queue, prefix: &str, count: usize) -> Result<()> {
     let message = |number| Message::new("x").id(format!("{prefix}{number}"));
     for receipt in queue.push_many((0..count).map(message)).await {
@@ -48,7 +48,7 @@ impl Serve {
         Ok(serde_json::from_str(body)?)
     }
 
-    /// Asks for the operation until it is as expected.
+    /// Reads the operation repeatedly until it is as expected.
     fn until(&self, begun: &Value, expected: impl Fn(&Value) -> bool) -> Result<Value> {
         let line = format!("GET {}", begun["href"].as_str().context("an address")?);
         let end = Instant::now() + LIMIT;
@@ -83,7 +83,7 @@ fn requeue_of_a_killed_server_is_continued() -> Result<()> {
     let seen = serve.until(&begun, |shown| shown["done"].as_u64() > Some(100))?;
     let (code, _) = serve.end("-KILL")?;
     assert_eq!(code, None, "it was killed");
-    // The log says that it began, with the time, and not how it ended.
+    // The audit log has the begin of the operation with its time, but no end.
     let lines = fs::read_to_string(&log)?;
     let lines: Vec<Value> = lines
         .lines()
@@ -102,7 +102,7 @@ fn requeue_of_a_killed_server_is_continued() -> Result<()> {
         seen["done"].as_u64() <= Some(first) && first < DEAD as u64,
         "{first} {seen}"
     );
-    // What was requeued dies again, and new ones die.
+    // Requeued messages die again, and further messages die.
     runtime.block_on(async {
         while queue.dues(&[]).await?.now_ms <= before_ms {
             tokio::time::sleep(Duration::from_millis(1)).await;

@@ -1,4 +1,4 @@
-//! `dueq serve`, and what a program may not tell.
+//! `dueq serve`; and secrets that the program must not reveal.
 
 pub(crate) mod killed;
 pub(crate) mod secrets;

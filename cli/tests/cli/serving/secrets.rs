@@ -9,7 +9,7 @@ use dueq_testkit::Server;
 use crate::{DUEQ, Said, text};
 
 const SECRET: &str = "hunter2hunter2";
-/// A separate password, because other tests use theirs on command lines.
+/// A password of its own, because other tests put theirs on command lines.
 const TITLE: &str = "correct-horse-battery";
 
 /// Runs the program with the full log, and checks that no output contains the secret.
@@ -100,7 +100,7 @@ fn process_titles_never_contain_the_password() -> Result<()> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
-    // The command lists the titles of the program, of its guard and of itself.
+    // The command lists the process titles of the program, of its guard and of itself.
     let push = Command::new(DUEQ)
         .args(["push", "q", "x"])
         .env("REDIS_URL", &url)
@@ -118,7 +118,7 @@ fn process_titles_never_contain_the_password() -> Result<()> {
         );
     }
     let lines: Vec<&str> = titles.lines().filter(|line| line.contains(TITLE)).collect();
-    // This test has started the server with the password on its command line.
+    // The test itself has put the password on the command line of the Redis server.
     assert!(
         lines
             .iter()

@@ -26,7 +26,7 @@ impl Serve {
         Self::start_by(command.args(args))
     }
 
-    /// Starts this command, which prints its address as JSON.
+    /// Starts this command, which prints the server's address as JSON.
     pub(crate) fn start_by(command: &mut Command) -> Result<Self> {
         let mut child = command
             .stdout(Stdio::piped())
@@ -57,7 +57,7 @@ impl Serve {
         Ok(response)
     }
 
-    /// Sends a signal, and returns the exit code and what it wrote to standard error.
+    /// Sends a signal, and returns the exit code and the standard error.
     pub(crate) fn end(mut self, signal: &str) -> Result<(Option<i32>, String)> {
         let pid = self.child.id().to_string();
         Command::new("kill").args([signal, &pid]).status()?;
@@ -160,7 +160,7 @@ fn serve_warns_at_start_of_open_access() -> Result<()> {
 }
 
 #[test]
-fn printed_token_opens_a_server_that_runs() -> Result<()> {
+fn running_server_accepts_a_newly_printed_token() -> Result<()> {
     let server = Server::start(&[])?;
     let file = server.folder().join("tokens.toml");
     let path = file.to_str().context("a path")?;

@@ -1,4 +1,4 @@
-//! A server with TLS that asks for a client certificate.
+//! A Redis server with TLS that requires a client certificate.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 use crate::{DUEQ, Said};
 
-/// The server, its CA in `ca`, and a client's certificate in `client` and `client.key`.
+/// A server with its CA in `ca`, and a client certificate in `client` and `client.key`.
 struct Secured {
     folder: PathBuf,
     issuer: Issuer<'static, KeyPair>,
@@ -82,7 +82,7 @@ impl Secured {
     }
 }
 
-/// Writes a certificate that lasts so long, and its key: each file at once.
+/// Writes a certificate that is valid for `lasts`, and its key; replaces each file atomically.
 fn certify(
     folder: &Path,
     issuer: &Issuer<'_, KeyPair>,
@@ -156,7 +156,7 @@ fn certificates_come_from_options_or_environment() -> Result<()> {
     Ok(())
 }
 
-/// A program that the end of the test ends.
+/// A program that is killed when the test ends.
 struct Running(Child);
 
 impl Drop for Running {
@@ -186,17 +186,18 @@ impl Running {
     }
 }
 
-/// When a certificate of this length, made now, ends at the earliest: it ends with a full second.
+/// The earliest end of a certificate of this length that is made now: it ends at a full second.
 fn end_after(lasts: Duration) -> SystemTime {
     SystemTime::now() + lasts - Duration::from_secs(1)
 }
 
-/// A producer, which pushes by `dueq serve`, and a worker; their certificate is renewed.
+/// A producer, which pushes through `dueq serve`, and a worker. Their client certificate is
+/// renewed.
 struct Renewed<'a> {
     secured: &'a Secured,
     url: String,
     handled: Receiver<String>,
-    /// When the newest certificate ends.
+    /// The end of the newest certificate.
     until: SystemTime,
     pushed: u32,
 }
@@ -208,8 +209,8 @@ impl Renewed<'_> {
         certify(folder, issuer, ["client", "worker"], lasts)
     }
 
-    /// Cuts all connections, and hands over a message. On a slow machine the certificate may end
-    /// meanwhile: then it is renewed, and the call is made once more.
+    /// Cuts all connections, then pushes a message and waits for its delivery. On a slow machine
+    /// the certificate may expire meanwhile: then renews it and tries once more.
     fn hand_over(&mut self, lasts: Duration) -> Result<()> {
         let server = &self.secured.server;
         server.command(&["CLIENT", "KILL", "TYPE", "normal"])?;
@@ -220,7 +221,7 @@ impl Renewed<'_> {
             self.renew(lasts)?;
             self.push(&message)?;
         }
-        // A kill may lose the reply of a claim: then the message comes after its lease.
+        // The cut may lose the reply of a claim: then the message is delivered after its lease.
         for _ in 0..60 {
             match self.handled.recv_timeout(Duration::from_secs(1)) {
                 Ok(line) if line.contains(&message) => return Ok(()),
@@ -247,7 +248,7 @@ impl Renewed<'_> {
     }
 }
 
-/// `DUEQ_TEST_RENEWALS` and `DUEQ_TEST_LASTS` make it longer.
+/// `DUEQ_TEST_RENEWALS` and `DUEQ_TEST_LASTS` make the test longer.
 #[test]
 fn renewed_client_certificates_need_no_restart() -> Result<()> {
     let number =

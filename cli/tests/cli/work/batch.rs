@@ -1,4 +1,5 @@
-//! `--batch`: what a command reads, how its results settle, and a poison message among others.
+//! `--batch`: the input of a command, the settlements by its results, and a poison message in a
+//! batch.
 
 use std::collections::BTreeSet;
 
@@ -66,8 +67,8 @@ async fn poison_in_a_batch_charges_others_one_failure_at_most() -> Result<()> {
     for pushed in orders.push_many(messages).await {
         pushed?;
     }
-    // The command notes each attempt in a file of its own: a shell writes a long text in parts, and commands run
-    // concurrently. The poison kills it.
+    // The command notes each attempt in a separate file: a shell writes a long text in parts, and
+    // commands run concurrently. The poison message makes the command kill itself.
     let script = format!(
         "in=$(cat); printf '%s\\n' \"$in\" >> '{}'/$$; case $in in *'\"payload\":\"poison\"'*) kill -9 $$;; esac",
         folder.path().display()

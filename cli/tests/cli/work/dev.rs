@@ -6,7 +6,7 @@ use dueq_testkit::program;
 
 use crate::work::support::{Dueq, Folder, command, group_lives, until};
 
-/// A PATH with the tests' server and sh, which are all that `dueq dev` needs.
+/// A PATH with only the tests' server program and sh, which is all that `dueq dev` needs.
 fn path() -> Result<std::ffi::OsString> {
     let program = program()?;
     let folder = program.parent().context("a folder")?.to_owned();
@@ -77,7 +77,7 @@ async fn dev_keeps_messages_and_leaves_no_process() -> Result<()> {
         .await?;
     assert_eq!(stored.context("still there")?.payload, b"kept");
 
-    // SIGKILL: `dueq dev` cannot end its server.
+    // SIGKILL: `dueq dev` gets no chance to end its server.
     let running = servers(&folder)?;
     again.signal("KILL")?;
     again.wait()?;

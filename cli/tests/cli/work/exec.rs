@@ -171,7 +171,7 @@ async fn payload_keeps_every_byte_and_may_stay_unread() -> Result<()> {
     worker.signal("TERM")?;
     let mut said = worker.rest()?;
     said.sort();
-    // The output of cksum for no bytes, and for these bytes.
+    // The output of cksum for an empty payload, and for this one.
     assert_eq!(said.len(), 2);
     assert_eq!(said[0], "empty 4294967295 0");
     assert!(
@@ -211,7 +211,7 @@ async fn background_processes_end_with_their_command() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_lost_lease_kills_the_process_group() -> Result<()> {
+async fn lost_lease_kills_the_process_group() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let mut worker = exec(&server.url(), "orders", ENDLESS, &["--lease", "500ms"])?;
     orders.push_message(Message::new("").id("lost")).await?;
@@ -244,7 +244,8 @@ async fn sigterm_stops_claims_and_lets_commands_finish() -> Result<()> {
     orders.push_message(Message::new("").id("first")).await?;
     assert_eq!(worker.says()?, "started");
     worker.signal("TERM")?;
-    // The node leaves before its handlers finish; other workers get messages that are pushed now.
+    // The node leaves the queue before its handlers finish, so another worker gets messages that
+    // are pushed now.
     orders.push_message(Message::new("").id("second")).await?;
     tokio::task::spawn_blocking(move || std::fs::write(gate, "")).await??;
     assert!(worker.wait()?.success());
@@ -270,7 +271,8 @@ async fn end_of_grace_kills_and_releases_without_an_attempt() -> Result<()> {
         let group = worker.says()?;
         worker.signal("TERM")?;
         if second.is_empty() {
-            // The second signal ends the grace, once the first one was handled.
+            // The second signal ends the grace period, but only if the first one was handled
+            // already.
             until("an end", async || {
                 worker.signal("TERM").ok();
                 Ok((!group_lives(&group)?).then_some(()))

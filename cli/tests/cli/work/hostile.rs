@@ -1,4 +1,4 @@
-//! Hostile messages: they try to harm the terminal, the shell and the worker.
+//! Hostile messages, which try to harm the terminal, the shell or the worker.
 
 use anyhow::{Context, Result};
 use base64::Engine;
@@ -15,7 +15,7 @@ const TEXT: &[u8] = b"\x1b[2J\x07\r\x7f\xc2\x9b31m\xe2\x80\xae\0\xff end";
 #[tokio::test]
 async fn print_escapes_terminal_controls_and_json_keeps_bytes() -> Result<()> {
     let (server, orders) = queue("orders").await?;
-    // Separate ids: the deduplication memory remembers the handled ones.
+    // Different ids, because the deduplication memory remembers handled messages.
     for (json, id) in [
         (false, b"\xc2\x9b31m\xe2\x80\xae\xff1"),
         (true, b"\xc2\x9b31m\xe2\x80\xae\xff2"),
@@ -86,8 +86,8 @@ async fn message_contents_never_reach_a_shell() -> Result<()> {
     Ok(())
 }
 
-/// No client can push such an id, but a person can write it into the keys. No environment variable
-/// can hold it.
+/// No client can push such an id, but a person can write it into the keys. An environment variable
+/// cannot contain it.
 #[tokio::test]
 async fn id_with_a_nul_byte_does_not_stop_the_worker() -> Result<()> {
     let server = Server::start(&[])?;
@@ -147,7 +147,7 @@ async fn answer_of_a_receiver_is_stored_as_text() -> Result<()> {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let _ = stream.read(&mut [0; 4096]).await;
-            // More than the worker reads, and all of it hostile.
+            // The body is longer than the worker reads, and hostile throughout.
             let body = "\x1b[2J\u{9b}31m\u{202e}".repeat(1_000_000);
             let head = format!(
                 "HTTP/1.1 400 \x1b[31mBad\r\nContent-Length: {}\r\n\r\n",

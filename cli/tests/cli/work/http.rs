@@ -1,4 +1,4 @@
-//! `--http`: the signed request, and the settlement by the answer.
+//! `--http`: the signed request, and the settlement by the response.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -23,14 +23,16 @@ pub(crate) struct Request {
     pub(crate) body: Vec<u8>,
 }
 
-/// An HTTP server that gives all requests the same answer, and forwards the requests to the test.
+/// An HTTP server that gives every request its fixed answers, and forwards the requests to the
+/// test.
 pub(crate) struct Receiver {
     pub(crate) url: String,
     requests: mpsc::UnboundedReceiver<Request>,
 }
 
 impl Receiver {
-    /// Answers with this status line and these headers; never answers if they are empty.
+    /// Answers each request with this status line and these headers; never answers if `answers` is
+    /// empty.
     pub(crate) async fn start(answers: &'static [&'static str]) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let url = format!("http://127.0.0.1:{}/hook", listener.local_addr()?.port());
@@ -91,7 +93,7 @@ pub(crate) fn post(server: &str, url: &str, more: &[&str]) -> Result<Dueq> {
     post_of("orders", server, url, more)
 }
 
-/// Posts the messages of a queue, or of a pattern.
+/// Starts a worker that posts the messages of a queue or of a pattern.
 fn post_of(name: &str, server: &str, url: &str, more: &[&str]) -> Result<Dueq> {
     let args = [&["work", name, "--http", url, "--allow-private"], more].concat();
     Dueq::run(command(server, &args).env(
@@ -184,7 +186,7 @@ async fn request_has_the_trace_of_its_message() -> Result<()> {
 }
 
 #[tokio::test]
-async fn redirect_is_not_followed_and_410_is_hopeless() -> Result<()> {
+async fn redirect_is_not_followed_and_410_buries() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let mut elsewhere = Receiver::start(&["200 OK"]).await?;
     let location: &'static str =
@@ -266,7 +268,7 @@ async fn silent_receiver_fails_the_attempt() -> Result<()> {
         dead.error
     );
 
-    // The end of the grace releases the message of the open request.
+    // The end of the grace period releases the message of the unanswered request.
     worker.signal("KILL")?;
     worker.wait()?;
     let mut worker = post(&server.url(), &receiver.url, &["--grace", "0s"])?;
@@ -280,18 +282,18 @@ async fn silent_receiver_fails_the_attempt() -> Result<()> {
     Ok(())
 }
 
-/// What a receiver does with a connection.
+/// When a receiver closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Ends {
-    /// Ends it after the first answer, without telling so.
+    /// Closes it silently after the first answer.
     AfterAnswer,
-    /// Reads a second request, and ends it without an answer.
+    /// Reads a second request, and closes the connection without an answer.
     AtSecondRequest,
-    /// Reads the first request, and ends it without an answer.
+    /// Reads the first request, and closes the connection without an answer.
     AtFirstRequest,
 }
 
-/// The URL of such a receiver, and the requests that it has read.
+/// Starts such a receiver: returns its URL, and the requests that it reads.
 async fn ending(ends: Ends) -> Result<(String, mpsc::UnboundedReceiver<Request>)> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let url = format!("http://127.0.0.1:{}/hook", listener.local_addr()?.port());

@@ -33,7 +33,7 @@ impl Worker {
         })
     }
 
-    /// Reads until a line with these words.
+    /// Reads the log until a line contains these words.
     fn says(&mut self, words: &str) -> Result<String> {
         loop {
             let line = self

@@ -1,4 +1,4 @@
-//! `--print` to an output that cannot be written, and blank commands.
+//! `--print` to an output that cannot be written; and blank commands.
 
 use std::fs::{self, File};
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use dueq::{Message, Queue, QueueLimits};
 
 use crate::work::support::{Folder, LIMIT, command, queue};
 
-/// Pushes messages that are dead after one failed attempt, so that a counted attempt is visible.
+/// Pushes messages that die after one failed attempt, so that a counted attempt becomes visible.
 async fn filled(queue: &Queue, count: u64) -> Result<()> {
     queue.configure(QueueLimits::new().max_attempts(1)).await?;
     for pushed in queue
@@ -20,8 +20,8 @@ async fn filled(queue: &Queue, count: u64) -> Result<()> {
     Ok(())
 }
 
-/// Asserts that all messages are due, without a counted attempt or a lease, except the `printed`
-/// ones, which are acked.
+/// Asserts that all messages are due, without a counted attempt and without a lease. The first
+/// `printed` ones are acked instead.
 async fn given_back(queue: &Queue, count: u64, printed: u64) -> Result<()> {
     let stats = queue.stats().await?;
     assert_eq!(
@@ -85,7 +85,7 @@ async fn print_to_a_closed_pipe_counts_no_attempt() -> Result<()> {
         said.contains("cannot write to standard output: Broken pipe") && said.ends_with("\n1\n"),
         "{said}"
     );
-    // `true` may end after the first lines are in the pipe; these count as printed.
+    // `true` may close the pipe after it got some lines; these count as printed.
     let printed = closed.stats().await?.acked;
     given_back(&closed, 20, printed).await
 }
@@ -110,7 +110,7 @@ async fn blank_command_is_wrong_usage() -> Result<()> {
     Ok(())
 }
 
-/// Runs the command to its end; `timeout` ends a running worker.
+/// Runs the command until it ends. The program `timeout` ends a worker that keeps running.
 fn stopped(work: &mut Command) -> Result<std::process::Output> {
     let folder = Folder::new("blank")?;
     let errors = folder.path().join("stderr");

@@ -1,4 +1,4 @@
-//! Several queues, by name and by pattern: what their output says, and wrong queues and shares.
+//! Several queues, by name and by pattern: the output, and wrong queues and shares.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use dueq_testkit::Server;
 
 use crate::work::support::{Dueq, command, queue, stats};
 
-/// Queues that a pattern finds, beside a named one. Each holds a message.
+/// A server with queues that a pattern finds, and another queue. Each holds a message.
 async fn mails_and_orders() -> Result<Server> {
     let (server, orders) = queue("orders").await?;
     let client = Client::connect(&server.url()).await?;
@@ -62,7 +62,7 @@ async fn commands_and_batches_of_a_pattern_get_the_queue() -> Result<()> {
     Ok(())
 }
 
-/// The client refuses the pattern, and no queue gets the limit before that.
+/// The client refuses the pattern before any queue gets the limit.
 #[tokio::test]
 async fn pattern_with_too_many_wildcards_starts_nothing() -> Result<()> {
     let server = mails_and_orders().await?;
@@ -118,7 +118,7 @@ async fn wrong_queues_and_shares_are_wrong_usage() -> Result<()> {
         (&["a", "--batch", "3"], "--batch"),
     ] {
         let args = [&["work"], args, &["--print"]].concat();
-        // No server is asked.
+        // The URL leads to no server: the command fails before it connects.
         let output = command("redis://127.0.0.1:1/", &args).output()?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");

@@ -1,4 +1,4 @@
-//! The signals that end a worker: no message waits for the end of its lease.
+//! Signals that end a worker: it releases its messages, so that none waits until its lease expires.
 
 use std::process::Command;
 
@@ -40,7 +40,7 @@ async fn every_end_signal_releases_running_messages() -> Result<()> {
     Ok(())
 }
 
-/// Whether this process was started by nohup: then those that it starts ignore HUP, too.
+/// Whether nohup started this process: then its children ignore SIGHUP, too.
 fn ignores_hup() -> Result<bool> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let ignored = status

@@ -12,7 +12,8 @@ use dueq_testkit::Server;
 /// A limit that only a broken program reaches.
 pub(crate) const LIMIT: Duration = Duration::from_secs(600);
 
-/// A running `dueq`, killed on drop. Reads the standard output of it and its commands by lines.
+/// A running `dueq`, killed on drop. Its standard output and that of its commands are read by
+/// lines.
 pub(crate) struct Dueq {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -73,7 +74,7 @@ pub(crate) fn signal(name: &str, target: &str) -> Result<()> {
     Ok(())
 }
 
-/// A private server, and a queue on it.
+/// Starts a private server, and opens a queue on it.
 pub(crate) async fn queue(name: &str) -> Result<(Server, Queue)> {
     let server = Server::start(&[])?;
     let queue = Client::connect(&server.url()).await?.queue(name)?;

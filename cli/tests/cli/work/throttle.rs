@@ -22,8 +22,8 @@ async fn push(queue: &Queue, ids: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Answers so many requests, which are all open before the first answer. Returns when the first
-/// request came, and when the first answer went out.
+/// Answers this number of requests, after all of them have arrived. Returns when the first request
+/// arrived, and when the first answer was sent.
 async fn answer_together(listener: &TcpListener, answer: &str) -> Result<[Instant; 2]> {
     let (mut streams, mut first) = (Vec::new(), None);
     while streams.len() < MESSAGES {
@@ -50,7 +50,7 @@ async fn refused_requests_close_the_queue_for_retry_after() -> Result<()> {
             .push_message(Message::new("x").id(format!("m{number}")))
             .await?;
     }
-    // A counted failure would make its message dead.
+    // A counted failure would make the message die, and so fail the test.
     let flags = ["--throttle-queue", "--concurrency", "16"];
     let flags = [&flags[..], &["--max-attempts", "1"]].concat();
     let _worker = post(&server.url(), &url, &flags)?;
@@ -72,7 +72,7 @@ async fn refused_requests_close_the_queue_for_retry_after() -> Result<()> {
     Ok(())
 }
 
-/// The ids and attempts of the messages that a request of `--batch` has.
+/// The ids and attempts of the messages in one request of `--batch`.
 fn messages(request: &Request) -> Result<Vec<(String, u64)>> {
     let body: Vec<serde_json::Value> = serde_json::from_slice(&request.body)?;
     body.iter()

@@ -1,4 +1,4 @@
-//! The faults of a run, and whose claims each may delay.
+//! The faults of a run, and which claims each may delay.
 //!
 //! A fault excuses a late claim only if it keeps every worker from the queue. So the death of a
 //! producer excuses nothing, and that of one worker nothing while another one can claim.
@@ -10,7 +10,7 @@ use crate::check::verdict::Verdict;
 use crate::history::Phase;
 use crate::queues::PARKING;
 
-/// Faults that delay no claim: a node that still runs finds due messages all the same.
+/// Faults that delay no claim: a running node still finds due messages.
 const HARMLESS: [&str; 18] = [
     "producer_kill",
     "canceller_kill",
@@ -68,15 +68,16 @@ const KEEP_SUBSCRIPTIONS: [&str; 14] = [
     "max_memory",
     "node_clock",
 ];
-/// How long after a fault a message may still wait: connections are opened again, processes start,
-/// another node leads.
+/// How long after a fault a message may still wait: connections are reopened, processes start,
+/// another node becomes leader.
 const AFTERMATH_US: u64 = 3_000_000;
-/// The same after a pause: the fallback interval.
+/// How long a message may wait after a pause: the fallback interval.
 const RESUMED_US: u64 = 1_000_000;
-/// The same for queues that are parked, or whose limits may delay claims.
+/// How long after a fault a message may wait in a queue that is parked, or whose limits may delay
+/// claims.
 const SETTLE_US: u64 = 10_000_000;
 
-/// A time by the clock of the processes, from and until.
+/// A time span, from and until, by the clock of the processes.
 pub(crate) type Span = (u64, u64);
 
 #[derive(Debug, Default)]
@@ -94,13 +95,14 @@ impl Fault {
         (self.begun_us, self.ended_us.unwrap_or(u64::MAX))
     }
 
-    /// The places of its processes: `w2` of `w2.3`.
+    /// The places of the fault's processes: `w2` for the process `w2.3`.
     fn places(&self) -> impl Iterator<Item = &str> {
         let of = |process| str::split(process, |c: char| !c.is_ascii_alphanumeric()).next();
         self.detail.split(", ").filter_map(of)
     }
 
-    /// After the server's clock was set back, what had been closed stays so for as much longer.
+    /// By how much the fault set the server's clock back: what is closed then stays closed for that
+    /// much longer.
     fn set_back_us(&self) -> u64 {
         let step_ms = self
             .detail
@@ -114,7 +116,7 @@ impl Fault {
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     all: BTreeMap<u64, Fault>,
-    /// When the machine did not schedule the harness.
+    /// The spans in which the machine did not schedule the harness.
     pub(crate) stalls: Vec<Span>,
     /// The places of all workers.
     workers: BTreeSet<String>,
@@ -142,7 +144,7 @@ impl Faults {
             }
             Phase::End => {
                 fault.ended_us = Some(t_us);
-                // That of a clock's fault has no step.
+                // The detail of a clock fault has no place, but a step.
                 if !detail.is_empty() {
                     fault.detail = detail;
                 }
@@ -166,19 +168,20 @@ impl Faults {
         numbered.map(|(number, fault)| format!("fault {number}, {}, left no trace", fault.name))
     }
 
-    /// When the harness changed the server's clock; the next claims may still use the wrong time.
+    /// The spans in which the harness had changed the server's clock. The next claims may still use
+    /// the wrong time.
     pub(crate) fn of_clocks(&self) -> Vec<Span> {
         let clocks = self.begun().filter(|fault| fault.name.contains("clock"));
         clocks.map(Fault::span).collect()
     }
 
-    /// When the only server of the run could not answer.
+    /// The spans in which the run's only server could not answer.
     fn outages(&self) -> impl Iterator<Item = Span> {
         let known = |fault: &&Fault| SERVER_OUTAGES.contains(&&*fault.name);
         self.begun().filter(known).map(Fault::span)
     }
 
-    /// When no worker could claim from the only server of the run.
+    /// The spans in which no worker could claim from the run's only server.
     fn delays(&self) -> Vec<Span> {
         let (mut spans, mut of_places) = (Vec::new(), BTreeMap::<&str, Vec<Span>>::new());
         for fault in self
@@ -206,8 +209,8 @@ impl Faults {
         delays
     }
 
-    /// All faults and for how long they last, with the time of parking after each that may have cut
-    /// a subscription if `parks`.
+    /// All faults with their spans. If `parks`, a fault that may have cut a subscription lasts
+    /// longer by the parking time.
     fn everything(&self, parks: bool) -> impl Iterator<Item = Span> {
         let parked_us = PARKING.as_micros() as u64;
         self.begun().map(move |fault| {
@@ -221,18 +224,18 @@ impl Faults {
     }
 }
 
-/// How long no claim of a queue may come while a message of it is due.
+/// The rule for how long a due message may wait in a queue without any claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
     Named,
-    /// Workers find it by a pattern, and park it.
+    /// Workers find the queue by a pattern, and park it.
     Parked,
     /// A limit may delay claims.
     Limited,
 }
 
 impl Collection {
-    /// When a claim of this queue may be late, sorted; each with its aftermath.
+    /// The spans in which a claim of this queue may be late, sorted; each with its aftermath.
     pub(crate) fn excused(&self, queue: u16, rule: Rule) -> Vec<Span> {
         let own = self.queues[usize::from(queue)]
             .operators
@@ -245,7 +248,7 @@ impl Collection {
                 let mut spans = after(of_masters, AFTERMATH_US);
                 spans.extend(after(own, RESUMED_US));
                 spans.extend(faults.delays().into_iter().filter(|_| !self.is_cluster()));
-                // The processes catch up in as much time.
+                // After a freeze, processes may need as much time again to catch up.
                 let twice = |(from_us, to_us): &Span| (*from_us, to_us + (to_us - from_us));
                 spans.extend(faults.stalls.iter().map(twice));
                 spans
@@ -262,7 +265,8 @@ impl Collection {
         spans
     }
 
-    /// When no partition of it may be attended, sorted; without an aftermath.
+    /// The spans in which possibly no partition of the queue is attended, sorted, without
+    /// aftermath.
     pub(crate) fn unreachable(&self, queue: u16) -> Vec<Span> {
         let of_masters = self.partitions.touched_us(queue).iter().copied();
         let mut spans: Vec<_> = of_masters
@@ -273,26 +277,26 @@ impl Collection {
         spans
     }
 
-    /// Whether calls name their masters: a fault touches one of them, and not all queues.
+    /// Whether calls name their masters: then a fault touches one master, and not all queues.
     fn is_cluster(&self) -> bool {
         self.masters.len() > 1
     }
 }
 
-/// The same spans, each with its aftermath.
+/// The spans, each extended by the aftermath.
 pub(crate) fn after(spans: impl IntoIterator<Item = Span>, aftermath_us: u64) -> Vec<Span> {
     let longer = |(from_us, to_us): Span| (from_us, to_us.saturating_add(aftermath_us));
     spans.into_iter().map(longer).collect()
 }
 
-/// The times that are in both.
+/// The spans that are in both lists.
 fn common(one: &[Span], other: &[Span]) -> Vec<Span> {
     let pairs = one.iter().flat_map(|a| other.iter().map(move |b| (a, b)));
     let both = pairs.map(|(a, b)| (a.0.max(b.0), a.1.min(b.1)));
     both.filter(|(from_us, to_us)| from_us < to_us).collect()
 }
 
-/// The part of a time outside of others, which are sorted.
+/// The length of a span outside of other spans, which are sorted.
 pub(crate) fn outside_us((from_us, to_us): Span, others: &[Span]) -> u64 {
     let (mut left_us, mut free_us) = (to_us.saturating_sub(from_us), from_us);
     for (begin_us, end_us) in others {
@@ -318,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_are_away_while_all_of_them_are() {
+    fn workers_count_as_away_only_while_all_are_away() {
         let away = common(&[(0, 10), (20, 30)], &[(5, 25), (28, 40)]);
         assert_eq!(away, [(5, 10), (20, 25), (28, 30)]);
     }

@@ -1,5 +1,5 @@
-//! Whether due messages are claimed: in the order of their due times, by every claim, and without
-//! long pauses.
+//! Whether due messages are claimed in the order of their due times, whether no claim overlooks
+//! one, and whether there are no long pauses between claims.
 //!
 //! The first two rules need only the server's clock and no bound: they hold on the slowest machine
 //! and during a fault. The third has a bound, `LONGEST_PAUSE_US`, and excludes the time of faults
@@ -13,45 +13,46 @@ use crate::check::record::{Record, What};
 use crate::check::verdict::{Cause, Kind, Verdict};
 use crate::queues::{PARKING, is_found, is_limited};
 
-/// A message's wait, from when it was due until it was claimed.
+/// The wait of a message, from when it was due until its claim.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Wait {
     id: u32,
-    /// The process that pushed it, if this is its first wait.
+    /// The process that pushed the message, if this is its first wait.
     pusher: Option<u16>,
-    /// The `seq` of the change that made it wait, and of the claim.
+    /// The `seq` of the change from which on it waited; and that of the claim.
     from_seq: u64,
     to_seq: u64,
-    /// By the server's clock: when it became claimable, and when it was claimed.
+    /// By the server's clock: when the message became claimable, and when it was claimed.
     since_ms: u64,
     claimed_ms: u64,
-    /// Whether it had to wait for its due time.
+    /// Whether the message was stored before its due time.
     was_early: bool,
-    /// By the clock of the processes: the latest start, and the earliest end.
+    /// By the clock of the processes: the latest possible start of the wait, and its earliest
+    /// possible end.
     since_us: u64,
     claimed_us: u64,
 }
 
 impl Wait {
-    /// No claim ended it.
+    /// Whether the message was never claimed.
     fn is_left(&self) -> bool {
         self.to_seq == self.from_seq
     }
 }
 
-/// The longest wait of a due message without any claim that nothing excuses: five times the fallback
-/// interval of 1 s.
+/// The longest time without any claim while a message is due and no fault excuses it: five times
+/// the fallback interval of 1 s.
 const LONGEST_PAUSE_US: u64 = 5_000_000;
-/// The same for a queue with a limit, whose claims the limit delays.
+/// The longest such time for a queue whose limit delays claims.
 const LIMITED_PAUSE_US: u64 = 10_000_000;
-/// The same for a queue that workers find by a pattern, while no notice can be lost: half of the
-/// time for which it is parked.
+/// The longest such time for a queue that workers find by a pattern, while no notice can be lost:
+/// half of the parking time.
 const PARKED_PAUSE_US: u64 = PARKING.as_micros() as u64 / 2;
-/// Two due times within the same ms have no order, because one is rounded up and the other down.
+/// Two due times this close have no order, because one may be rounded up and the other down.
 const SAME_MS: u64 = 2;
 
 impl Hypothesis {
-    /// The wait that this claim ends, or the end of the run, if its times are certain.
+    /// The wait that this claim or the end of the run ends, if its times are certain.
     pub(crate) fn waited(
         &self,
         record: &Record,
@@ -61,7 +62,8 @@ impl Hypothesis {
         let (Some(score_ms), true) = (self.score_ms, self.is_waiting()) else {
             return None;
         };
-        // A message that is left has waited until the last answer, and was not overtaken.
+        // A message that is still there has waited until the last answer, and no claim passed it
+        // over.
         let (to_seq, claimed_ms, claimed_us) = match record.what {
             What::Claim { .. } => (record.seq(), record.now(), record.asked_us),
             What::Left { .. } => (self.seq, context.epoch.latest_ms, context.epoch.last_us),
@@ -75,7 +77,7 @@ impl Hypothesis {
             && self.hidden_crashes(record, context) + self.slack == 0
             && !matches!(self.again, Some(Cause::LeaseRanOut | Cause::Requeue))
             && !context.epoch.stepped(self.seq, record.seq());
-        // Of a call without an answer only a range of times is known: it may have come at its end.
+        // For a call without an answer only a range of times is known: take the latest.
         let gap = context.epoch.gap(self.seq);
         let now_ms = gap.map_or(self.now_ms, |gap| gap.before_ms.max(self.now_ms));
         let since_ms = score_ms.max(now_ms.saturating_add(1));
@@ -104,7 +106,7 @@ fn pusher(records: &[Record], seq: u64) -> Option<u16> {
     pushes.next().map(|record| record.process)
 }
 
-/// Judges all waits of one queue in one epoch.
+/// Judges all waits of one queue within one epoch.
 pub(crate) fn judge(all: &Collection, epoch: &Epoch, waits: Vec<Wait>, verdict: &mut Verdict) {
     let (left, mut waits): (Vec<_>, Vec<_>) = waits.into_iter().partition(Wait::is_left);
     waits.sort_unstable_by_key(|wait| wait.to_seq);
@@ -112,7 +114,7 @@ pub(crate) fn judge(all: &Collection, epoch: &Epoch, waits: Vec<Wait>, verdict: 
     let latest = latest_of_each_claim(&waits);
     let rule = Rule::of(&all.queues[usize::from(epoch.queue)].name);
     let excused = all.excused(epoch.queue, rule);
-    // All claims count, also those of messages whose wait is not certain.
+    // Every claim counts, even if the wait of its message is not certain.
     let granted_us = all.queues[usize::from(epoch.queue)]
         .operators
         .pauses
@@ -158,7 +160,7 @@ pub(crate) fn judge(all: &Collection, epoch: &Epoch, waits: Vec<Wait>, verdict: 
     }
 }
 
-/// The last claim before it that found nothing, if it was due by then.
+/// The last claim before this wait ended that found nothing although the message was due.
 fn found_empty(epoch: &Epoch, wait: &Wait) -> Option<(u64, u64)> {
     let before = epoch.empty.partition_point(|(seq, _)| *seq < wait.to_seq);
     let (seq, now_ms) = *epoch.empty.get(before.checked_sub(1)?)?;
@@ -170,11 +172,12 @@ fn found_empty(epoch: &Epoch, wait: &Wait) -> Option<(u64, u64)> {
 struct Grant {
     seq: u64,
     now_ms: u64,
-    /// The latest due time in it.
+    /// The latest due time among the granted messages.
     latest_ms: u64,
 }
 
-/// By `seq`: each claim that granted messages that had waited for their due times.
+/// For each claim, in the order of `seq`: its grant of messages that had waited for their due
+/// times.
 fn latest_of_each_claim(waits: &[Wait]) -> Vec<Grant> {
     let claims = waits.chunk_by(|one, other| one.to_seq == other.to_seq);
     let latest = |claim: &[Wait]| {
@@ -193,12 +196,12 @@ fn latest_of_each_claim(waits: &[Wait]) -> Vec<Grant> {
     claims.filter_map(latest).collect()
 }
 
-/// A claim, while it waited, that granted a message with a later due time.
+/// A claim during this wait that granted a message with a later due time.
 fn overtaken(latest: &[Grant], wait: &Wait) -> Option<(u64, u64)> {
     let from = latest.partition_point(|grant| grant.seq <= wait.from_seq);
     let until = latest.partition_point(|grant| grant.seq < wait.to_seq);
     let between = latest.get(from..until).unwrap_or_default();
-    // The clock did not go back while it waited.
+    // The clock did not go back during the wait.
     let due = between.partition_point(|grant| grant.now_ms <= wait.since_ms);
     let mut later = between.get(due..).unwrap_or_default().iter();
     later
@@ -206,8 +209,8 @@ fn overtaken(latest: &[Grant], wait: &Wait) -> Option<(u64, u64)> {
         .map(|grant| (grant.seq, grant.latest_ms))
 }
 
-/// Whether a message was pushed first in this pause, or was itself pushed, by a producer whose
-/// scripts publish no notice for a parked queue.
+/// Whether the pause is explained by a producer with old scripts, which publish no notice for a
+/// parked queue: it pushed this message, or another one first in the pause.
 fn is_behind_older(all: &Collection, waits: &[Wait], wait: &Wait, pause: (u64, u64)) -> bool {
     waits.iter().any(|other| {
         other.from_seq <= wait.from_seq
@@ -236,7 +239,7 @@ impl Rule {
     }
 }
 
-/// Times without any claim, longer than the bound.
+/// The spans without any claim that are longer than the bound.
 fn pauses(mut claimed: Vec<u64>, longest_us: u64, excused: &[Span]) -> Vec<Span> {
     claimed.sort_unstable();
     claimed.insert(0, 0);

@@ -1,4 +1,4 @@
-//! Whether a correct queue (docs/protocol) may have returned this answer.
+//! Whether a correct queue (by docs/protocol) may have returned an answer.
 
 use crate::check::context::Context;
 use crate::check::message::hypothesis::{Gone, Hypothesis, Status};
@@ -7,7 +7,7 @@ use crate::check::verdict::Kind;
 use crate::history::{State, Verb};
 
 impl Hypothesis {
-    /// The violation, if there is one.
+    /// Checks an answer against this hypothesis; the error is the violation.
     pub(crate) fn allows(&self, record: &Record, context: &Context<'_>) -> Result<(), Kind> {
         match record.what {
             What::Push { push, verdict } => self.allows_push(&push, verdict, record, context),
@@ -97,7 +97,7 @@ impl Hypothesis {
             });
         }
         let (since_us, floor_us) = self.floor_us;
-        // The two clocks may drift apart by a thousandth.
+        // The two clocks may drift apart by a thousandth of the elapsed time.
         let drift_us = 2_000 + floor_us.saturating_sub(since_us) / 1_000;
         if record.answered_us + drift_us < floor_us
             && !context.clock_disturbed(since_us, record.answered_us)
@@ -121,7 +121,7 @@ impl Hypothesis {
         Ok(())
     }
 
-    /// The violation if a message exists that should not.
+    /// The violation if a message exists although it should not.
     pub(crate) fn although(&self, gone: Gone, context: &Context<'_>) -> Kind {
         match gone {
             Gone::NeverPushed if context.refused_child => Kind::ChildOfRefusedAck,
@@ -157,7 +157,7 @@ impl Hypothesis {
             Pushed::Finished if never => Err(Kind::ApiLies),
             Pushed::Finished if self.is_there() => Err(Kind::Contradictions),
             Pushed::Finished if !self.is_repeated(push, record, context) => Err(Kind::Lost),
-            // A call that found the message is remembered until its own end.
+            // The call found the message earlier, and is remembered until its own time limit.
             Pushed::Finished
                 if self.remembered_ms.1.max(push.until_ms) <= record.now() && !stepped =>
             {
@@ -230,7 +230,7 @@ impl Hypothesis {
                 Status::Leased => Err(Kind::FiredAfterCancel),
                 Status::Absent(Gone::NeverPushed) => Err(Kind::ApiLies),
                 Status::Absent(Gone::Acked | Gone::Expired) => Err(Kind::Contradictions),
-                // Repeated within the deduplication window.
+                // The settlement is a repetition within the deduplication window.
                 Status::Absent(_) => Ok(()),
             },
             (Verb::Requeue, Changed::Done) if self.status == Status::Dead => Ok(()),

@@ -1,4 +1,4 @@
-//! The end of messages that expire: at a claim, or at a retry or snooze beyond their deadline.
+//! Expiry: a message ends at a claim, or at a retry or snooze beyond its deadline.
 
 use crate::check::context::Context;
 use crate::check::message::hypothesis::{Gone, Hypothesis, Status};
@@ -7,7 +7,7 @@ use crate::check::record::{Record, Time};
 use crate::history::Verb;
 
 impl Hypothesis {
-    /// The last ms at which an attempt may start, if its due time is this.
+    /// The last ms at which an attempt may start, if the message has this due time.
     pub(crate) fn deadline_for(&self, due_ms: u64) -> Option<u64> {
         match self.expires_by_ms {
             0 => self.expiry.deadline_ms(due_ms),
@@ -15,19 +15,20 @@ impl Hypothesis {
         }
     }
 
-    /// The earliest that it can be.
+    /// The earliest possible deadline.
     fn earliest_deadline_ms(&self) -> Option<u64> {
         self.deadline_for(self.due_ms.unwrap_or(0))
     }
 
-    /// A retry or a snooze gives another due time, which does not move the deadline.
+    /// Fixes the deadline: the due time that a retry or snooze gives does not move it.
     pub(crate) fn fix_deadline(&mut self) {
         if self.expiry.is_relative() {
             self.expires_by_ms = self.earliest_deadline_ms().unwrap_or(0);
         }
     }
 
-    /// Whether a retry or a snooze asks for a due time beyond the deadline, at this server's time.
+    /// Whether a retry or snooze asks for a due time beyond the deadline, at this time of the
+    /// server.
     pub(crate) fn exceeds(&self, verb: Verb, time: Time, now_up: u64) -> bool {
         matches!(verb, Verb::Retry | Verb::Snooze)
             && self
@@ -35,7 +36,7 @@ impl Hypothesis {
                 .is_some_and(|deadline_ms| time.due_ms(now_up) > deadline_ms)
     }
 
-    /// It expires: it is dropped, or dead.
+    /// Expires the message: it is dropped, or becomes dead.
     pub(crate) fn expire(&mut self) {
         self.expired += 1;
         if self.expiry.drops() {
@@ -45,7 +46,8 @@ impl Hypothesis {
         }
     }
 
-    /// Before this record a claim may have found it expired, if its deadline had passed.
+    /// If the deadline has passed before this record, a claim may have expired the message: adds
+    /// that state.
     pub(crate) fn expired_before(
         &self,
         record: &Record,
@@ -55,7 +57,7 @@ impl Hypothesis {
         let Some(deadline_ms) = self.earliest_deadline_ms().filter(|_| self.is_waiting()) else {
             return;
         };
-        // The remaining messages have no time: the last answer has the latest one.
+        // Records of remaining messages have no time of their own: use the epoch's latest one.
         let now_ms = record.now().min(context.epoch.latest_ms);
         if now_ms > deadline_ms || context.epoch.stepped(self.seq, record.seq()) {
             let mut life = *self;
@@ -65,8 +67,8 @@ impl Hypothesis {
         }
     }
 
-    /// A requeue begins the deadline anew, and removes one that has passed. `now_ms` is the time of
-    /// the requeue if it is known.
+    /// A requeue restarts a relative deadline, and removes a fixed one that has passed. `now_ms` is
+    /// the time of the requeue, if it is known.
     pub(crate) fn requeued(mut self, now_ms: Option<u64>, lives: &mut Vec<Self>) {
         self.expires_by_ms = 0;
         let at_ms = self.expiry.deadline_ms(0);
@@ -83,8 +85,8 @@ impl Hypothesis {
         }
     }
 
-    /// Whether a retry or a snooze without an answer, applied before `next`, certainly asked for a
-    /// due time beyond the deadline. If it may have, its effect is added.
+    /// Whether an unanswered retry or snooze, applied before `next`, certainly asked for a due time
+    /// beyond the deadline. If it only may have, adds the resulting state.
     pub(crate) fn surely_exceeds(
         &self,
         verb: Verb,

@@ -1,5 +1,5 @@
-//! One possible state of one id, and the changes that the queue makes without a call that names the
-//! id.
+//! A hypothesis: one possible state of one id; and the changes that a queue makes without a call
+//! that names the id.
 
 use crate::check::context::Context;
 use crate::check::message::options::Expiry;
@@ -22,67 +22,68 @@ pub(crate) enum Gone {
     NeverPushed,
     Acked,
     Cancelled,
-    /// Purged or trimmed.
+    /// A purge or a trim took the message.
     Purged,
-    /// Dropped, because it expired.
+    /// The message was dropped because it expired.
     Expired,
-    /// It should exist; that violation was counted.
+    /// The message should exist. The violation is already counted.
     Vanished,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Hypothesis {
     pub(crate) status: Status,
-    /// Of the current claim, if a process knows it.
+    /// The token of the current claim, if a process knows it.
     pub(crate) token: Option<u64>,
     pub(crate) deadline_ms: u64,
-    /// No claim before this, by the server's clock.
+    /// No claim can come before this time of the server's clock.
     pub(crate) not_before_ms: u64,
     /// The due time that a claim returns, if it is certain.
     pub(crate) due_ms: Option<u64>,
     /// A claim returns no later due time than this.
     pub(crate) latest_due_ms: u64,
-    /// The score by which it waits, if it is certain: after a second crash it differs from the due
-    /// time.
+    /// The score by which the message waits, if it is certain. After a second crash it differs from
+    /// the due time.
     pub(crate) score_ms: Option<u64>,
     /// Whether its due time was moved after its push.
     pub(crate) put_off: bool,
-    /// No claim before this by the clock of the processes, and from when on that holds.
+    /// By the clock of the processes: no claim can come before this time; and the time from which
+    /// on that holds.
     pub(crate) floor_us: (u64, u64),
     pub(crate) failures: u32,
     pub(crate) crashes: u32,
-    /// 0: the queue's.
+    /// The message's own limit; 0: it has the queue's.
     pub(crate) max_attempts: u32,
     pub(crate) version: u16,
     pub(crate) bytes: u32,
     pub(crate) options: u32,
     pub(crate) expiry: Expiry,
-    /// The deadline that a retry or a snooze has fixed; 0 if none has.
+    /// The deadline that a retry or snooze has fixed; 0 if none has.
     pub(crate) expires_by_ms: u64,
-    /// How many messages of this id expired.
+    /// The number of messages with this id that expired.
     pub(crate) expired: u32,
-    /// Why the next delivery repeats the same message.
+    /// Why the message may be delivered once more.
     pub(crate) again: Option<Cause>,
-    /// When an answer reported its end, by the clock of the processes, if one did.
+    /// When an answer reported the end of the message, by the clock of the processes.
     pub(crate) gone_us: Option<u64>,
-    /// Its id is remembered at least, and at most, until these ms.
+    /// The id is remembered at least until the first time, and at most until the second, in ms.
     pub(crate) remembered_ms: (u64, u64),
-    /// The `seq` at which that began, and of the last change.
+    /// The `seq` from which on the id is remembered; below, that of the last change.
     pub(crate) remembered_seq: u64,
     pub(crate) seq: u64,
-    /// The least time of the server at which it got this state; and the time of that answer, by the
-    /// clock of the processes.
+    /// The least time of the server at which this state began; below, the time of that answer by
+    /// the clock of the processes.
     pub(crate) now_ms: u64,
     pub(crate) answered_us: u64,
-    /// The calls without an answer that it uses, a bit each; the number of hidden claims, and their
-    /// list.
+    /// The unanswered calls that this hypothesis uses, one bit each; below, the number of hidden
+    /// claims and their list.
     pub(crate) used: u64,
     pub(crate) hidden: u32,
     pub(crate) chain: u32,
-    /// How many messages of this id purges took.
+    /// The number of messages with this id that purges took.
     pub(crate) swept: u32,
-    /// Up to so many more crashes may have been charged since this `seq`, by leases that no process
-    /// knows.
+    /// The most further crashes that may have been charged since this `seq`, by leases that no
+    /// process knows.
     pub(crate) slack: u32,
     pub(crate) slack_seq: u64,
 }
@@ -130,14 +131,14 @@ impl Hypothesis {
         self.status == Status::Waiting
     }
 
-    /// Makes it wait for a certain time.
+    /// Makes the message wait until a certain time.
     pub(crate) fn wait_until(&mut self, due_ms: u64) {
         (self.status, self.token) = (Status::Waiting, None);
         (self.not_before_ms, self.due_ms, self.score_ms) = (due_ms, Some(due_ms), Some(due_ms));
         (self.latest_due_ms, self.floor_us) = (u64::MAX, (0, 0));
     }
 
-    /// Makes it wait for at least this time.
+    /// Makes the message wait at least until this time.
     pub(crate) fn wait_at_least(&mut self, not_before_ms: u64) {
         self.wait_until(not_before_ms);
         (self.due_ms, self.score_ms) = (None, None);
@@ -158,8 +159,8 @@ impl Hypothesis {
         (self.failures, self.crashes, self.slack, self.again) = (0, 0, 0, again);
     }
 
-    /// The gaps in `seq` in which a claim without an answer may have leased this message: after its
-    /// last known change and before this record.
+    /// The gaps in `seq` in which an unanswered claim may have leased this message: between its
+    /// last known change and this record.
     fn hidden_grants<'a>(
         &self,
         record: &Record,
@@ -177,13 +178,13 @@ impl Hypothesis {
             .filter_map(|gap| gap.lease_ms.map(|lease_ms| (gap, lease_ms)))
     }
 
-    /// How often lost claims may have taken it while it waited until this record.
+    /// How often lost claims may have taken the waiting message before this record.
     pub(crate) fn hidden_crashes(&self, record: &Record, context: &Context<'_>) -> u32 {
         let stepped = context.epoch.stepped(self.seq, record.seq());
         let begun_ms = self.now_ms.max(self.not_before_ms);
         let (mut grants, mut free_ms) = (0, begun_ms);
         for (gap, lease_ms) in self.hidden_grants(record, context) {
-            // The next lease begins after the last one has run out.
+            // The next hidden lease begins after the last one has expired.
             let over_ms = free_ms.max(gap.after_ms) + lease_ms;
             if stepped || over_ms <= record.now() && free_ms <= gap.before_ms {
                 (grants, free_ms) = (grants + 1, over_ms);
@@ -200,7 +201,7 @@ impl Hypothesis {
         self.hidden += count;
     }
 
-    /// Whether one more failure is its last; unknown if the limit is.
+    /// Whether one more failure is the last one; `None` if the limit is not certain.
     pub(crate) fn last_failure(&self, context: &Context<'_>) -> Option<bool> {
         let limit = match self.max_attempts {
             0 => context.queue.max_attempts()?,
@@ -209,13 +210,13 @@ impl Hypothesis {
         Some(u64::from(self.failures) + 1 >= limit)
     }
 
-    /// The states that the queue, a purge or a call without an answer may have led to before this
-    /// record.
+    /// Adds the states that the queue itself, a purge or an unanswered call may have led to before
+    /// this record.
     pub(crate) fn unasked(&self, record: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
         match self.status {
             Status::Leased => self.reaped(record, context, lives),
             Status::Waiting => {
-                // A clock that went back gives no bound for that time.
+                // If the clock went back, it gives no bound for that time.
                 let stepped = context.epoch.stepped(self.seq, record.seq());
                 let earliest_ms = self.now_ms.max(self.not_before_ms);
                 let granted_ms = |gap: &MissingChange| {
@@ -225,8 +226,8 @@ impl Hypothesis {
                         earliest_ms.max(gap.after_ms)
                     }
                 };
-                // The first change that can be the claim, and the one whose lease can have run out
-                // first.
+                // The first change that may be the hidden claim, and the first one whose lease can
+                // have expired.
                 let first = self.hidden_grants(record, context).next();
                 let shortest = self
                     .hidden_grants(record, context)
@@ -264,7 +265,7 @@ impl Hypothesis {
         self.status == Status::Dead && context.queue.may_trim()
     }
 
-    /// Its lease ran out, if it has one that may have.
+    /// Adds the state after the expiry of the lease, if the lease may have expired.
     pub(crate) fn reaped(&self, record: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
         let stepped = context.epoch.stepped(self.seq, record.seq());
         if self.status != Status::Leased || record.now() < self.deadline_ms && !stepped {
@@ -283,8 +284,8 @@ impl Hypothesis {
                     .filter(|_| self.token.is_none())
                     .unwrap_or(Cause::LeaseRanOut),
             );
-            // It keeps its due time, unless the clock put that in the future again; and its
-            // earliest time has passed.
+            // The message keeps its due time, unless the clock has put that into the future again.
+            // Its earliest time has passed.
             let due_ms = self.due_ms.filter(|_| !stepped);
             life.wait_until(due_ms.unwrap_or(0));
             (life.due_ms, life.score_ms) = (due_ms, due_ms);

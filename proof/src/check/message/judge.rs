@@ -1,4 +1,4 @@
-//! Follows the records of one id in the server's order, with every state that the id can have.
+//! Follows the records of one id in the server's order, with every state that the id may have.
 //!
 //! Usually there is one state. A call without an answer adds the states that it would lead to; an
 //! answer keeps the states that allow it. If none allows it, that is a violation.
@@ -15,12 +15,12 @@ use crate::check::ticks::Tick;
 use crate::check::verdict::{Kind, Verdict};
 use crate::history::Verb;
 
-/// The most changes without a call between two answers: mostly leases that ran out.
+/// The most changes of the queue itself between two answers: mostly expiries of leases.
 const UNASKED: usize = 12;
 
-/// One id in one epoch.
+/// One id within one epoch, to be judged.
 pub(crate) struct Case<'a> {
-    /// In the server's order.
+    /// Answered calls about the id, in the server's order.
     pub(crate) records: &'a [Record],
     /// Calls without an answer.
     pub(crate) unknown: &'a [Record],
@@ -34,11 +34,11 @@ fn may_expire(record: &Record) -> bool {
 /// The needs and findings of one id.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// The lost claims that its explanation needs.
+    /// The lost claims that are needed to explain the id's records.
     pub(crate) needs: Vec<Need>,
-    /// The calls without an answer that its explanation needs, a bit each.
+    /// The unanswered calls that are needed to explain the id's records, one bit each.
     pub(crate) used: u64,
-    /// How long it waited each time for a claim, where that is certain.
+    /// How long the message waited for each claim, where that is certain.
     pub(crate) waits: Vec<Wait>,
 }
 
@@ -47,8 +47,8 @@ impl Case<'_> {
     pub(crate) fn judge(&self, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) -> Found {
         let mut wrong = Verdict::default();
         let mut found = self.pass(false, &mut wrong, name);
-        // Even an answer that every state allows may follow a hidden claim, a purge or an expiry,
-        // which only a later answer shows.
+        // An answer that every state allows may still follow a hidden claim, purge or expiry, which
+        // only a later answer reveals: so judge in two passes.
         let queue = self.context.queue;
         let hidden = queue.lost.iter().any(|lost| lost.most > 0)
             || queue.operators.first_purge_us().is_some()
@@ -68,7 +68,8 @@ impl Case<'_> {
         found
     }
 
-    /// Uses hidden claims only if nothing else explains an answer, or wherever they are possible.
+    /// One pass. `eager`: assume hidden claims wherever they are possible; else only if nothing
+    /// else explains an answer.
     fn pass(&self, eager: bool, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) -> Found {
         let (mut lives, mut next, mut left) = (Tick::starts(self.context.tick), Vec::new(), false);
         let mut waits = Vec::new();
@@ -84,7 +85,7 @@ impl Case<'_> {
                 verdict.found(Kind::TwoStates, tell);
                 continue;
             }
-            // A call without an answer may follow a hidden change, such as a push after a purge.
+            // An unanswered call may follow a hidden change, such as a push after a purge.
             let mut few = spread(&mut lives, self.unknown, record, &self.context);
             if few && eager {
                 few = hide(&mut lives, record, &self.context)
@@ -125,7 +126,7 @@ impl Case<'_> {
         }
     }
 
-    /// Keeps the states that allow an answer; returns the first one's reason if none does.
+    /// Keeps the states that allow an answer. If none does, returns the reason of the first state.
     fn accept(
         &self,
         lives: &[Hypothesis],
@@ -153,7 +154,7 @@ impl Case<'_> {
         kind.unwrap_or(Kind::Contradictions)
     }
 
-    /// Uses as few changes of the queue itself as possible.
+    /// Explains an answer by as few changes of the queue itself as possible.
     fn accept_unasked(
         &self,
         lives: &[Hypothesis],
@@ -175,7 +176,7 @@ impl Case<'_> {
             if !next.is_empty() {
                 return;
             }
-            // A lease that ran out is no violation; its consequences may be.
+            // The expiry of a lease is no violation, but its consequences may be.
             if step == 0
                 && *kind != Kind::WrongTimes
                 && lives
@@ -215,7 +216,7 @@ impl Case<'_> {
             let mut later = vec![*life];
             life.reaped(&end, &self.context, &mut later);
             let operators = &self.context.queue.operators;
-            // A purge or a claim may take what a requeue of the oldest has made wait again.
+            // A purge or a claim may take a message that a bulk requeue has made due again.
             for life in later.clone() {
                 if life.status == Status::Dead {
                     operators.revived(&life, &end, &self.context, &mut later);

@@ -5,13 +5,13 @@ use crate::check::record::{Conflict, number_of};
 /// What the checker compares of the options.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Options {
-    /// A number that differs if the remaining words do.
+    /// A number that differs if the other words of the options differ.
     pub(crate) number: u32,
-    /// 0: the queue's.
+    /// The message's own limit; 0: it has the queue's.
     pub(crate) max_attempts: u32,
     pub(crate) conflict: Conflict,
     pub(crate) expiry: Expiry,
-    /// Of a rate.
+    /// What the message uses of a rate.
     pub(crate) cost: u32,
 }
 
@@ -47,7 +47,8 @@ impl Options {
     }
 }
 
-/// When a message expires, and what becomes of it then. In eight bytes: a run has tens of millions.
+/// When a message expires, and whether it is then dropped or dead. Packed into eight bytes, because
+/// a run has tens of millions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Expiry(u64);
 
@@ -55,7 +56,7 @@ const DROPS: u64 = 1;
 const RELATIVE: u64 = 2;
 
 impl Expiry {
-    /// It never expires.
+    /// The message never expires.
     pub(crate) const NONE: Self = Self(0);
 
     fn read(words: &str) -> Self {
@@ -78,17 +79,17 @@ impl Expiry {
         }
     }
 
-    /// Whether an expired message is removed, instead of being dead.
+    /// Whether the expired message is dropped. If not, it becomes dead.
     pub(crate) fn drops(self) -> bool {
         self.0 & DROPS != 0
     }
 
-    /// Whether it counts from the due time.
+    /// Whether the expiry counts from the due time.
     pub(crate) fn is_relative(self) -> bool {
         self.0 & RELATIVE != 0
     }
 
-    /// The last ms at which an attempt may start.
+    /// The last ms at which an attempt may start, for this due time.
     pub(crate) fn deadline_ms(self, due_ms: u64) -> Option<u64> {
         let from_ms = if self.is_relative() { due_ms } else { 0 };
         (self != Self::NONE).then_some((self.0 >> 2).saturating_add(from_ms))
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_expiry_counts_from_the_due_or_is_a_time() {
+    fn expiry_is_relative_to_the_due_time_or_absolute() {
         let deadline = |words| Options::read(words).expiry.deadline_ms(1_000);
         assert_eq!(deadline("max_attempts=2"), None);
         assert_eq!(deadline("expires=+50"), Some(1_050));
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_pushed_words_does_not_matter() {
+    fn order_of_option_words_does_not_matter() {
         let options = Options::read("cost=3 expires=+5 max_attempts=2");
         assert_eq!(options, Options::read("max_attempts=2 expires=+5 cost=3"));
         assert_eq!((options.cost, options.max_attempts), (3, 2));

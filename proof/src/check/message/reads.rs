@@ -1,4 +1,4 @@
-//! The state of a message in the answers of `get` and `held`.
+//! The state of a message, as `get` and `held` answer it.
 
 use crate::check::context::Context;
 use crate::check::message::hypothesis::{Hypothesis, Status};
@@ -7,7 +7,7 @@ use crate::check::record::Record;
 use crate::check::verdict::Kind;
 use crate::history::State;
 
-/// None if the message does not exist.
+/// `None` if the message does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct ReadState(Option<Found>);
 
@@ -24,7 +24,7 @@ struct Found {
 }
 
 impl ReadState {
-    /// `ABSENT`, or `IS <state> <time ms> <failures> <crashes> <version> <bytes> <options>`.
+    /// Parses `ABSENT`, or `IS <state> <time ms> <failures> <crashes> <version> <bytes> <options>`.
     pub(crate) fn parse(word: &str) -> Option<Self> {
         if word == "ABSENT" {
             return Some(Self(None));
@@ -45,7 +45,8 @@ impl ReadState {
 }
 
 impl Hypothesis {
-    /// Whether the lease of a claim may hold it. The claim is the current one, or its reply was lost.
+    /// Whether the message may be under the lease of this claim: the claim is the current one, or
+    /// its reply was lost.
     pub(crate) fn allows_held(
         &self,
         token: u64,

@@ -28,7 +28,7 @@ impl Hypothesis {
         right.then_some(()).ok_or(Kind::WrongTimes)
     }
 
-    /// The latest end of this lease, if extensions without an answer were applied.
+    /// The latest deadline of this lease, if unanswered extensions were applied.
     fn extended_ms(&self, record: &Record, context: &Context<'_>) -> u64 {
         let stepped = context.epoch.stepped(self.seq, record.seq());
         let longest = context.unknown.iter().filter_map(|call| match call.what {
@@ -52,8 +52,8 @@ impl Hypothesis {
         until_ms.max().unwrap_or(0)
     }
 
-    /// Of a reschedule and a run_now: whether it was right to move the message, or not, and to
-    /// which time.
+    /// For a reschedule or run_now: whether it rightly moved the message or left it, and whether to
+    /// the right time.
     pub(crate) fn allows_moved(
         &self,
         verb: Verb,
@@ -100,8 +100,8 @@ impl Hypothesis {
         }
     }
 
-    /// The due time of a waiting message, the due time in the claim of a leased one, the death of a
-    /// dead letter.
+    /// Checks the time of a remaining message: the due time of a waiting one, the due time at the
+    /// claim of a leased one, the death of a dead one.
     pub(crate) fn allows_left_time(
         &self,
         state: State,
@@ -117,7 +117,8 @@ impl Hypothesis {
                     score_ms == time_ms
                 }),
             (Status::Leased, _) => self.due_ms.is_none_or(|due_ms| due_ms == time_ms),
-            // A settlement gives the exact time of death, a lease that ran out does not.
+            // If a settlement made the message dead, the time is exact. If an expired lease did, it
+            // is not.
             (Status::Dead, _) => self
                 .score_ms
                 .map_or(time_ms >= self.now_ms || stepped, |died_ms| {

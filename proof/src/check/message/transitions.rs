@@ -6,11 +6,12 @@ use crate::check::record::{Changed, Conflict, Push, Pushed, Record, Settled, Tim
 use crate::check::verdict::Cause;
 use crate::history::Verb;
 
-/// How long an id is remembered that is gone before its due time.
+/// How long an id is remembered after its message ended before its due time.
 const REPEAT_MS: u64 = 12_000;
 
 impl Hypothesis {
-    /// Also for an answer that was wrong: the checker continues with its effect.
+    /// The state after this answer. The effect of a wrong answer counts as well: the checker goes
+    /// on from it.
     pub(crate) fn after(&self, record: &Record, context: &Context<'_>) -> Self {
         let mut life = *self;
         life.slacken(record, context);
@@ -56,8 +57,8 @@ impl Hypothesis {
                 answered_ms,
                 ..
             } => {
-                // It certainly moved the message if nothing else can have made the change that it
-                // saw.
+                // The call certainly moved the message, if no other call can have made the change
+                // that its answer shows.
                 let sure = alone && !context.epoch.is_made_by_another(record.seq());
                 life.after_change(verb, verdict, (time, answered_ms, sure), record);
             }
@@ -77,14 +78,14 @@ impl Hypothesis {
             }
             What::Left { crashes, .. } => life.take_slack(crashes, record, context),
         }
-        // Between two answers without a change, the same crashes would be counted twice.
+        // Between two answers without a change, count the same crashes only once.
         if life.now_ms == self.now_ms && life.seq == self.seq {
             life.slack = self.slack;
         }
         life
     }
 
-    /// Until this record more leases may have run out that no process knows.
+    /// More leases that no process knows may have expired before this record.
     pub(crate) fn slacken(&mut self, record: &Record, context: &Context<'_>) {
         if self.slack == 0 {
             self.slack_seq = self.seq;
@@ -94,7 +95,8 @@ impl Hypothesis {
             .saturating_add(self.hidden_crashes(record, context));
     }
 
-    /// The number of crashes in the answer: more than the known ones were such leases.
+    /// Takes over the number of crashes in the answer: those beyond the known ones were such
+    /// leases.
     fn take_slack(&mut self, crashes: u32, record: &Record, context: &Context<'_>) {
         self.hide(
             crashes.saturating_sub(self.crashes).min(self.slack),
@@ -105,8 +107,8 @@ impl Hypothesis {
         (self.crashes, self.slack) = (crashes, 0);
     }
 
-    /// An answer about the state does not show that the message had it all the time: only changes
-    /// count.
+    /// Notes the last change. An answer about the state alone does not show since when the message
+    /// had it: only changes count.
     fn changed_by(&mut self, record: &Record) {
         (self.seq, self.now_ms, self.answered_us) =
             (record.seq(), record.now(), record.answered_us);
@@ -122,7 +124,7 @@ impl Hypothesis {
             Pushed::Created => {
                 let until_ms = if near { push.until_ms } else { 0 };
                 let stepped = context.epoch.stepped(self.remembered_seq, record.seq());
-                // An id that is still remembered stays so.
+                // An id that is already remembered longer stays remembered.
                 let (least, most) = if stepped {
                     (0, self.remembered_ms.1)
                 } else {
@@ -168,7 +170,7 @@ impl Hypothesis {
         self.put_floor(push.time, record);
     }
 
-    /// The state before the first record.
+    /// Sets the state before the first record of the id.
     pub(crate) fn pushed(&mut self, push: &Push, due_ms: u64) {
         self.wait_until(due_ms);
         self.count_anew(None);
@@ -177,7 +179,8 @@ impl Hypothesis {
         (self.expiry, self.expires_by_ms) = (push.expiry, 0);
     }
 
-    /// A delay counts from when it was sent at the earliest.
+    /// Sets the earliest time of a claim: a delay counts at the earliest from when the call was
+    /// sent.
     pub(crate) fn put_floor(&mut self, time: Time, record: &Record) {
         if let Some(delay_ms) = time.delay_ms() {
             self.floor_us = (record.asked_us, record.asked_us + delay_ms * 1_000);
@@ -230,7 +233,7 @@ impl Hypothesis {
                     (self.failures + 1, Some(Cause::Retry), true);
             }
             _ => {
-                // Its due time is past, unless the clock went back.
+                // The due time is past, unless the clock went back.
                 let due_ms = self.due_ms.unwrap_or(0);
                 if due_ms <= record.now() {
                     self.wait_until(due_ms)
@@ -248,7 +251,8 @@ impl Hypothesis {
         self.put_floor(time, record);
     }
 
-    /// `sure`: if it was moved, it had another due time before.
+    /// The state after a cancel, a move or a requeue. `sure`: if the message was moved, its due
+    /// time was another one before.
     fn after_change(
         &mut self,
         verb: Verb,
@@ -260,7 +264,7 @@ impl Hypothesis {
         let until_ms = record.now_up() + REPEAT_MS;
         match (verb, verdict) {
             (_, Changed::Absent) if self.is_there() => return self.leave(Gone::Vanished),
-            // A repetition of it: nothing changes.
+            // A repeated cancel changes nothing.
             (Verb::Cancel, Changed::Done) if !self.is_there() => return,
             (Verb::Cancel, Changed::Done) => {
                 self.leave(Gone::Cancelled);
@@ -273,15 +277,15 @@ impl Hypothesis {
                 self.requeued(Some(record.now()), &mut lives);
                 *self = lives.pop().unwrap_or(*self);
             }
-            // The answer has its due time, and nothing changed.
+            // The answer names the due time that the message already has.
             (_, Changed::Conflict) => {
                 (self.score_ms, self.not_before_ms) = (Some(answered_ms), answered_ms);
                 return;
             }
-            // It had that due time already; nothing changed.
+            // The message already had that due time: nothing changed.
             (Verb::Reschedule, Changed::Done) if self.score_ms == Some(answered_ms) => return,
             (Verb::Reschedule | Verb::RunNow, Changed::Done) => {
-                // A message in back-off after a crash may have had that due time already.
+                // A message in back-off after a crash may already have had that due time.
                 let sure = sure || verb == Verb::RunNow || self.score_ms.is_some();
                 self.wait_until(answered_ms);
                 self.due_ms = self.due_ms.filter(|_| sure);

@@ -1,4 +1,4 @@
-//! The possible effects of calls without an answer on an id.
+//! The possible effects of unanswered calls on an id.
 
 use crate::check::context::Context;
 use crate::check::message::hypothesis::{Gone, Hypothesis, Status};
@@ -6,12 +6,11 @@ use crate::check::record::{Conflict, Push, Record, Time, What};
 use crate::check::verdict::Cause;
 use crate::history::Verb;
 
-/// The most states that are followed.
+/// The most states that are followed for one id.
 const LIVES: usize = 4_096;
 const REPEAT_MS: u64 = 12_000;
 
-/// The bit of a call without an answer in `Hypothesis::used`; none for calls beyond the number of
-/// bits.
+/// The bit of an unanswered call in `Hypothesis::used`. Calls beyond the number of bits have none.
 pub(crate) fn bit(place: usize) -> u64 {
     u32::try_from(place)
         .ok()
@@ -19,7 +18,8 @@ pub(crate) fn bit(place: usize) -> u64 {
         .unwrap_or(0)
 }
 
-/// Adds every state that is possible before `next`; `false` if there are too many.
+/// Adds every state that unanswered calls may have led to before `next`; `false` if there are too
+/// many.
 pub(crate) fn spread(
     lives: &mut Vec<Hypothesis>,
     unknown: &[Record],
@@ -33,7 +33,7 @@ pub(crate) fn spread(
     while let Some(life) = lives.get(done).copied() {
         life.reaped(next, context, &mut more);
         for (place, call) in unknown.iter().enumerate() {
-            // A call sent after the next answer cannot have been applied before it.
+            // A call that was sent after the next answer cannot have been applied before it.
             if call.asked_us < next.answered_us {
                 life.perhaps(call, bit(place), next, context, &mut more);
             }
@@ -51,7 +51,7 @@ pub(crate) fn spread(
     true
 }
 
-/// Adds the effects of hidden claims, and of their leases running out, before `next`; `false` if
+/// Adds the states after hidden claims and the expiry of their leases, before `next`; `false` if
 /// there are too many.
 pub(crate) fn hide(lives: &mut Vec<Hypothesis>, next: &Record, context: &Context<'_>) -> bool {
     let (mut done, mut more) = (0, Vec::new());
@@ -71,8 +71,8 @@ pub(crate) fn hide(lives: &mut Vec<Hypothesis>, next: &Record, context: &Context
 }
 
 impl Hypothesis {
-    /// The state if this call was applied before `next`: once, in its time, by a change that no
-    /// answered call made.
+    /// The state if this unanswered call was applied before `next`: once, in its time, and by a
+    /// change that no answered call made.
     fn perhaps(
         &self,
         call: &Record,
@@ -128,7 +128,7 @@ impl Hypothesis {
                 expected,
                 ..
             } if self.is_waiting() => {
-                // A message with another due time than the expected one is not moved.
+                // A reschedule with an expected due time leaves a message with another one.
                 if self
                     .score_ms
                     .zip(expected.due_ms())
@@ -152,7 +152,7 @@ impl Hypothesis {
         }
     }
 
-    /// The due time if it was given, else the earliest that a delay can have led to.
+    /// The due time if it was given absolutely; else the earliest that its delay allows.
     fn wait_for(&mut self, time: Time, call: &Record) {
         let due_ms = time.due_ms(self.now_ms);
         if time.delay_ms().is_some() {
@@ -249,7 +249,7 @@ impl Hypothesis {
                 (self.again, self.put_off) = (Some(Cause::Retry), true);
             }
             Verb::Release | Verb::Throttle => {
-                // Its due time stays unless the clock went back before it; then it is that time or
+                // The due time stays, unless the clock went back before it: then it is that time or
                 // an earlier one.
                 let due_ms = self.due_ms;
                 self.wait_at_least(0);

@@ -18,7 +18,7 @@ use crate::history::{Answer, Call, ClaimedItem, Role, Verb};
 use crate::queues::is_limited;
 
 impl Process<'_> {
-    /// The place of the whole queue that this is a partition of: callers and handlers know no
+    /// The index of the whole queue to which a partition belongs: callers and handlers do not know
     /// partitions.
     pub(super) fn whole(&self, queue: u16) -> usize {
         usize::from(self.whole_number(queue))
@@ -28,7 +28,7 @@ impl Process<'_> {
         self.all.queues[usize::from(queue)].whole
     }
 
-    /// A claimed message must belong to its partition.
+    /// A claimed message must belong to the partition that granted it.
     pub(super) fn granted_in(&mut self, open: &Open, epoch: u64, answer: &Answer) {
         if let Answer::Claimed { items, .. } = answer {
             let ids: Vec<_> = items.iter().map(|item| (&*item.0, true)).collect();
@@ -49,7 +49,7 @@ impl Process<'_> {
             .answered((number, &name), open.queue, &open.call, answer, now_us);
     }
 
-    /// An answered call with ids came to this partition.
+    /// Notes that an answered call with ids came to this partition.
     pub(super) fn named(&mut self, open: &Open, epoch: u64, verdicts: &[String]) {
         let Some(ids) = ids_of(&open.call) else {
             return;
@@ -71,7 +71,7 @@ impl Process<'_> {
         reply: Reply,
         answer: Answer,
     ) -> Result<()> {
-        // Without a queue the answer says nothing about any message.
+        // If the queue does not exist, the answer says nothing about any message.
         if incarnation.is_empty() {
             return Ok(());
         }
@@ -124,7 +124,7 @@ impl Process<'_> {
                     paused,
                 },
             ) => {
-                // All that it looked at may have been timers that made no tick.
+                // The claim may have found only timers that made no tick.
                 let is_ticks = self.is_ticks(open.queue);
                 let queue = &mut self.all.queues[usize::from(open.queue)];
                 let proves = *due && *n > 0 && !paused && !is_limited(&queue.name) && !is_ticks;
@@ -148,7 +148,7 @@ impl Process<'_> {
                 } else {
                     let lease_us = 1_000 * lease_ms;
                     let claim = (open.master, open.queue);
-                    // Claims by hand have other leases.
+                    // A claim by hand has another lease.
                     let is_lost = *lease_ms == self.unseen.lease_ms
                         && self.silences.used_up(claim, lease_us, open.asked_us);
                     let granted = &mut self.granted[usize::from(whole)];
@@ -253,7 +253,7 @@ impl Process<'_> {
         if items.len() != verdicts.len() {
             bail!("{} verdicts on {} items", verdicts.len(), items.len());
         }
-        // With another result of the ack, none of its messages is stored.
+        // If the ack has another result, none of its messages is stored.
         let follows = matches!(call, Call::Follow { .. });
         let stores_none = follows && verdicts.first().is_none_or(|word| word != "OK");
         for ((id, mut what), word) in items.into_iter().zip(verdicts) {
@@ -262,7 +262,7 @@ impl Process<'_> {
                 self.all.refused_children.insert(id);
                 continue;
             }
-            // All of them are stored, or none.
+            // Either all of the messages are stored, or none.
             if follows && matches!(split(word).0, "INVALID" | "FULL") {
                 self.all.verdict.found(Kind::ChildOfRefusedAck, || {
                     format!("{id} was refused, and the ack of {call:?} was not: {word}")
@@ -343,7 +343,7 @@ impl Process<'_> {
         Ok(())
     }
 
-    /// The ids that it cancelled, or that were cancelled before.
+    /// Notes the ids that the call cancelled, or that were cancelled before.
     fn cancelled(&mut self, call: &Call, queue: u16, epoch: u16, verdicts: &[String]) {
         let done = what_of(call)
             .into_iter()

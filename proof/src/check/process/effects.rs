@@ -1,5 +1,5 @@
-//! What calls effect when they are sent, refused or never answered, what callers and consumers were
-//! told, and the end of a process.
+//! The effects of calls when they are sent, refused or never answered; what callers and consumers
+//! were told; and the end of a process.
 
 use super::{Open, Process};
 use crate::check::calls::{token_of, what_of};
@@ -11,7 +11,7 @@ use crate::check::workers::callers::Asking;
 use crate::history::{Call, ClaimedItem, Handed, Http, Role, Verb};
 
 impl Process<'_> {
-    /// The effects of a call from when it is sent.
+    /// The effects of a call from the moment at which it is sent.
     pub(super) fn invoked(&mut self, t_us: u64, queue: u16, call: &Call) {
         let queue = &mut self.all.queues[usize::from(queue)];
         queue.operators.asked(t_us, call);
@@ -36,8 +36,8 @@ impl Process<'_> {
         }
     }
 
-    /// Unless it was killed, the process must have started or returned its grants, and its callers
-    /// have their outcomes.
+    /// Checks at the end of a process that was not killed: it has started or returned all its
+    /// grants, and its callers have outcomes.
     pub(super) fn end(&mut self, ended: bool, last_us: u64) {
         let (number, all) = (self.number, &mut *self.all);
         all.served.ended(number, ended, last_us);
@@ -54,7 +54,7 @@ impl Process<'_> {
             all.verdict
                 .found(Kind::NeverStarted, || format!("process {number}: {words}"));
         }
-        // A handler dropped at its time limit gets no outcome.
+        // A handler that was dropped at its time limit gets no outcome.
         if ended && matches!(self.role, Role::Producer | Role::Canceller) {
             for words in self.asking.iter().flat_map(Asking::never_told) {
                 all.verdict
@@ -129,7 +129,7 @@ impl Process<'_> {
     }
 
     pub(super) fn consumed(&mut self, t_us: u64, event: Http) {
-        // Its handlers start with what it was handed.
+        // The consumer's handlers start the deliveries that it was handed.
         if let Http::Claimed {
             claim, deliveries, ..
         } = &event
@@ -148,7 +148,7 @@ impl Process<'_> {
         self.all.served.consumed(self.number, number, t_us, event);
     }
 
-    /// A push that replicas confirmed to its caller must survive any failover.
+    /// A push that replicas confirmed to its caller must survive every failover.
     pub(super) fn confirmed(&mut self, queue: u16, op: u64, outcomes: &[String]) {
         for (id, call) in self.asking[usize::from(queue)].confirmed(op, outcomes) {
             let calls = self.waiting.remove(&(queue, id)).unwrap_or_default();
@@ -159,7 +159,7 @@ impl Process<'_> {
         }
     }
 
-    /// A caller with the outcome `finished` will not push the message again.
+    /// A caller that got `finished` will not push the message again.
     pub(super) fn believed(&mut self, queue: u16, op: u64, outcomes: &[String]) {
         for (id, call) in self.asking[usize::from(queue)].finished(op, outcomes) {
             let calls = self.finished.remove(&(queue, id)).unwrap_or_default();

@@ -35,22 +35,23 @@ struct Process<'a> {
     number: u16,
     role: Role,
     open: HashMap<u64, Open>,
-    /// By queue.
+    /// The operations without an outcome, for each queue.
     asking: Vec<Asking>,
     granted: Vec<Granted>,
     silences: Silences,
-    /// The queue of each operation without an outcome.
+    /// The queue of each operation that has no outcome yet.
     asked_of: HashMap<u64, u16>,
     running: Running,
     unseen: Unseen,
-    /// By queue and id whose push waits for replicas: the calls that pushed it, and the positions of their
-    /// records.
+    /// For each queue and id whose push waits for replicas: the calls that pushed it, and the
+    /// indices of their records.
     waiting: HashMap<(u16, String), Vec<(u64, usize)>>,
-    /// The same by queue and id whose push got `FINISHED` and whose caller has no outcome yet.
+    /// For each queue and id whose push got `FINISHED` and whose caller has no outcome yet: its
+    /// calls, as above.
     finished: HashMap<(u16, String), Vec<(u64, usize)>>,
 }
 
-/// Reads a history; `name` is for one that does not name its process.
+/// Reads a history. `name` is used if the history does not name its process.
 pub(in crate::check) fn read(
     all: &mut Collection,
     name: &str,
@@ -88,7 +89,7 @@ pub(in crate::check) fn read(
             .with_context(|| format!("{name} at {t_us} us"))?;
     }
     process.end(ended, last_us);
-    // Calls without an end have an unknown outcome.
+    // The outcome of a call without an end is unknown.
     let open: Vec<_> = process.open.drain().collect();
     open.into_iter()
         .for_each(|(_, open)| process.unknown(&open));
@@ -205,7 +206,7 @@ impl Process<'_> {
                 self.asking[usize::from(queue)].asked(op, verb, ids, replicas);
             }
             Event::Told { op, outcomes } => {
-                // An operation that no queue knows is a lie to any of them.
+                // If no queue knows the operation, its outcome counts as a lie.
                 let queue = self.asked_of.remove(&op).unwrap_or_else(|| self.queue(""));
                 self.confirmed(queue, op, &outcomes);
                 self.believed(queue, op, &outcomes);
@@ -334,7 +335,7 @@ impl Process<'_> {
         Ok(())
     }
 
-    /// Whether the worker may run this handler beside those that run.
+    /// Judges the start of a handler: whether the worker may run it beside the handlers that run.
     fn handler_started(&mut self, t_us: u64, queue: &str) {
         if self.running.is_known() {
             self.all.verdict.shares_judged += 1;
@@ -360,7 +361,8 @@ impl Process<'_> {
         queue
     }
 
-    /// In a queue with a limit, a claim that grants nothing may have closed the queue.
+    /// In a queue with a limit, a claim that grants nothing may have closed the queue, which is a
+    /// change.
     fn changes(&self, open: &Open, answer: &Answer) -> Change {
         let is_limited = || is_limited(&self.all.queues[usize::from(open.queue)].name);
         match (changes(&open.call, answer), &open.call) {

@@ -1,6 +1,6 @@
-//! The rate of a queue and its limit of leased messages, judged from the grants that answers prove.
+//! The rate of a queue and its `max_leased`, judged from the grants that answers prove.
 //!
-//! A claim without an answer counts for neither: it may have granted nothing.
+//! Grants of unanswered claims do not count: such a claim may have granted nothing.
 //!
 //! | excuse | reason |
 //! |---|---|
@@ -16,7 +16,7 @@ use crate::check::record::{Record, Settled, What};
 use crate::check::verdict::{Kind, Verdict};
 use crate::history::Verb;
 
-/// At most so many starts in any window, and so many at once.
+/// A rate: the most starts in any window, and the most at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Rate {
     starts: u64,
@@ -25,7 +25,7 @@ struct Rate {
 }
 
 impl Rate {
-    /// `N/W/B`, or an empty text.
+    /// Parses `N/W/B`, or an empty text for no rate.
     fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split('/').map(|number| number.parse::<u64>().ok());
         Some(Self {
@@ -36,7 +36,7 @@ impl Rate {
     }
 }
 
-/// A setting, and the `seq` from which it holds in its epoch.
+/// The value of a setting, and the `seq` from which on it holds in its epoch.
 #[derive(Debug, Clone, Copy)]
 struct Since<T> {
     epoch: u16,
@@ -84,7 +84,7 @@ impl Limits {
     }
 }
 
-/// The setting that certainly holds for a claim, and its `seq`.
+/// The setting that certainly held at a claim, and the `seq` of that setting.
 fn holding<T: Copy>(all: &[Since<T>], claim: &Record, epoch: &Epoch) -> Option<(u64, T)> {
     let before = all.iter().filter(|since| {
         since.epoch == claim.epoch && since.seq < claim.seq() && !epoch.is_void(since.seq)
@@ -93,7 +93,7 @@ fn holding<T: Copy>(all: &[Since<T>], claim: &Record, epoch: &Epoch) -> Option<(
     Some((last.seq, last.value?))
 }
 
-/// `records` without void ones.
+/// Judges all grants. `records` are without undone ones.
 pub(crate) fn judge(
     all: &Collection,
     records: &[Record],
@@ -120,7 +120,7 @@ pub(crate) fn judge(
     }
 }
 
-/// By id and token: when the first settlement without an answer was sent.
+/// For each id and token: when its first unanswered settlement was sent.
 fn perhaps_settled<'a>(unknown: impl Iterator<Item = &'a Record>) -> HashMap<(u32, u64), u64> {
     let mut first = HashMap::new();
     for record in unknown {
@@ -189,7 +189,7 @@ fn judge_leased(
     if limits.max_leased.is_empty() {
         return;
     }
-    // By id: the token of its claim, and the deadline.
+    // For each leased id: the token of its claim, and the deadline.
     let mut leased: HashMap<u32, (u64, u64)> = HashMap::new();
     let mut last = 0;
     for call in records.chunk_by(|one, other| one.order == other.order) {

@@ -1,5 +1,5 @@
-//! What holds for a whole queue: I20 to I22 and U1 of docs/protocol/guarantees.md, the order of
-//! changes, pauses, the calls of operators, and what a failover may undo.
+//! Rules about a whole queue: I20 to I22 and U1 of docs/protocol/guarantees.md, the order of
+//! changes, pauses, calls of operators, and what a failover may undo.
 
 pub(super) mod limits;
 pub(super) mod operators;

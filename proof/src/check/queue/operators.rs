@@ -13,7 +13,7 @@ use crate::check::record::Record;
 use crate::check::verdict::{Cause, Kind, Verdict};
 use crate::history::{Answer, Call, Verb};
 
-/// A call, as far as its answer is known: its epoch, and its position there.
+/// An answered call: its epoch, and its `seq` there.
 #[derive(Debug, Clone, Copy)]
 struct Told {
     epoch: u16,
@@ -21,21 +21,22 @@ struct Told {
     now_us: u64,
 }
 
-/// A call that takes messages of a state without naming them.
+/// A call that takes messages of one state without naming them.
 #[derive(Debug)]
 struct Sweep {
     asked_us: u64,
     told: Option<Told>,
     takes_dead: bool,
-    /// The most messages that it took.
+    /// The most messages that the call took.
     count: u64,
 }
 
 impl Sweep {
-    /// Whether it may have come between the last change of a hypothesis and a record.
+    /// Whether the call may have happened between the last change of a hypothesis and a record.
     fn is_between(&self, life: &Hypothesis, record: &Record, context: &Context<'_>) -> bool {
         match self.told {
-            // Once, in its time, by a change that no answered call made.
+            // An unanswered call: at most once, in its time, and by a change that no answered call
+            // made.
             None => {
                 let gaps = context.epoch.gaps(life.seq, record.seq());
                 gaps.iter()
@@ -51,18 +52,18 @@ impl Sweep {
     }
 }
 
-/// The actions on one queue.
+/// The actions of operators on one queue.
 #[derive(Debug, Default)]
 pub(crate) struct Operators {
     purges: Vec<Sweep>,
     revivals: Vec<Sweep>,
     pub(crate) pauses: Pauses,
     pub(crate) limits: Limits,
-    /// When `max_messages` was first set, and when a push was first refused because the queue was
+    /// When `max_messages` was first set; and when a push was first refused because the queue was
     /// full.
     limited_us: Option<u64>,
     full_us: Option<u64>,
-    /// Answers that the protocol does not know, or that a sound queue does not give.
+    /// Answers that the protocol does not have, or that a correct queue does not give.
     wrong: Vec<(Kind, String)>,
 }
 
@@ -88,7 +89,7 @@ impl Operators {
         );
     }
 
-    /// `record` has the time.
+    /// Notes an answered call. `record` has its time.
     pub(crate) fn answered(&mut self, call: &Call, answer: &Answer, record: &Record) {
         let (epoch, seq) = (record.epoch, record.seq());
         let told = Some(Told {
@@ -114,7 +115,7 @@ impl Operators {
                 }
             }
             (Call::Other { verb, args }, answer) => match (verb.as_str(), answer) {
-                // The form close: `OK 0` if there is no queue.
+                // The answer to a close is `OK 0` if the queue does not exist.
                 ("throttle", Answer::Other(words)) if words != &["OK 0"] => {
                     if let Some(wait_ms) = args.get(1).and_then(|ms| ms.parse().ok()) {
                         self.pauses.throttled(wait_ms, record);
@@ -153,8 +154,8 @@ impl Operators {
         }
     }
 
-    /// A sound queue has no findings, except that beats or wake-up tokens may be missing for a
-    /// while.
+    /// Judges the findings of an audit. A correct queue has none, except that beats or wake-up
+    /// tokens may be missing for a while.
     fn found(&mut self, verb: &str, found: &[String]) {
         for finding in found
             .iter()
@@ -234,7 +235,7 @@ impl Operators {
             .any(|purge| fits(purge) && purge.is_between(life, record, context))
     }
 
-    /// The states that requeues of the oldest may have led a dead letter to before this record.
+    /// Adds the states to which a bulk requeue may have led a dead message before this record.
     pub(crate) fn revived(
         &self,
         life: &Hypothesis,
@@ -261,7 +262,8 @@ impl Operators {
     }
 }
 
-/// How many were taken and are left; a purge that was told how many timers it has passed adds those.
+/// Parses the numbers of messages taken and left. If a purge also reports the timers that it
+/// passed, they count as left.
 fn numbers(words: &[String]) -> Option<[u64; 2]> {
     match words {
         [one, other] | [one, other, _] => Some([one.parse().ok()?, other.parse().ok()?]),
@@ -269,14 +271,15 @@ fn numbers(words: &[String]) -> Option<[u64; 2]> {
     }
 }
 
-/// `state, limit` of a purge; `oldest, limit, before` of a requeue.
+/// The limit in the arguments: `state, limit` of a purge; `oldest, limit, before` of a bulk
+/// requeue.
 fn limit(args: &[String]) -> u64 {
     args.get(1)
         .and_then(|limit| limit.parse().ok())
         .unwrap_or(0)
 }
 
-/// Without knowledge of its answer.
+/// The sweep of an unanswered call.
 fn sweep(args: &[String], asked_us: u64) -> Sweep {
     let takes_dead = args
         .first()
@@ -290,7 +293,7 @@ fn sweep(args: &[String], asked_us: u64) -> Sweep {
 }
 
 impl Hypothesis {
-    /// A purge took it.
+    /// The state after a purge took the message.
     pub(crate) fn purged(mut self, record: &Record) -> Self {
         self.leave(Gone::Purged);
         self.swept += 1;
@@ -299,7 +302,7 @@ impl Hypothesis {
     }
 }
 
-/// `swept`: how many messages vanished by a purge.
+/// Judges the purges. `swept`: the number of messages that vanished by a purge.
 pub(crate) fn judge(all: &Collection, swept: u64, verdict: &mut Verdict) {
     for queue in &all.queues {
         let (name, operators) = (&queue.name, &queue.operators);

@@ -1,4 +1,4 @@
-//! What the `seq` of all replies shows about a queue as a whole.
+//! Judges a queue as a whole by the `seq` of all replies.
 
 use crate::check::context::{Epoch, Queue};
 use crate::check::missing;
@@ -12,23 +12,23 @@ pub(crate) struct Reply {
     pub(crate) now_us: u64,
     pub(crate) seq: u64,
     pub(crate) changed: Change,
-    /// The number of its master, on a cluster.
+    /// The number of the replying master, on a cluster.
     pub(crate) master: u16,
 }
 
-/// Whether a call made the change that its `seq` counts.
+/// Whether a call made the change that the `seq` of its answer counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Change {
     Yes,
-    /// Its answer does not say, but any other call is practically excluded.
+    /// The answer does not say so, but it is practically certain.
     Surely,
-    /// Its answer does not say.
+    /// The answer does not say whether it did.
     Perhaps,
     No,
 }
 
-/// Finds where the clock went back, which answers the server forgot, and which changes no call
-/// made. Sorts the replies.
+/// Finds where the server's clock went back, which answers the server forgot, and which changes no
+/// call made. Sorts the replies.
 pub(crate) fn judge(
     epoch: &mut Epoch,
     queue: &Queue,
@@ -41,8 +41,8 @@ pub(crate) fn judge(
     empty.sort_unstable();
     epoch.empty = empty;
     went_back(epoch, queue, replies, verdict);
-    // The call that made a change came before the calls that saw it, and those came in the order of
-    // the clock.
+    // The call that made a change comes before calls that saw it; those come in the order of the
+    // server's clock.
     replies.sort_unstable_by_key(|reply| (reply.seq, reply.changed > Change::Surely, reply.now_us));
     let mut latest_us = 0;
     for reply in &*replies {
@@ -55,7 +55,7 @@ pub(crate) fn judge(
     changes(epoch, queue, replies, verdict);
 }
 
-/// A later call must not get a lower `seq`.
+/// Judges that no later call got a lower `seq`.
 fn went_back(epoch: &Epoch, queue: &Queue, replies: &mut [Reply], verdict: &mut Verdict) {
     let mut told: Vec<(u64, u64)> = replies
         .iter()
@@ -95,7 +95,7 @@ fn changes(epoch: &mut Epoch, queue: &Queue, replies: &[Reply], verdict: &mut Ve
     }
     let (possible, mut sure) = missing::of(epoch, queue, replies);
     epoch.gaps = possible;
-    // A process without a history may have made the changes before the first answered one.
+    // Changes before the first answered one may be of a process without a history.
     let first = replies
         .iter()
         .find(|reply| reply.changed != Change::No)
@@ -117,7 +117,7 @@ fn changes(epoch: &mut Epoch, queue: &Queue, replies: &[Reply], verdict: &mut Ve
 mod tests {
     use super::*;
 
-    /// Where the server's clock went back, by replies of (`seq`, ms, change).
+    /// The `seq` at which the server's clock went back, from replies of (`seq`, ms, change).
     fn steps(replies: &[(u64, u64, Change)]) -> Vec<u64> {
         let (mut epoch, queue, mut verdict) =
             (Epoch::default(), Queue::default(), Verdict::default());

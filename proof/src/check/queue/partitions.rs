@@ -1,5 +1,5 @@
-//! Queues of several partitions: whether each call that names an id came to the partition of that
-//! id, by the map that the call was made by, and whether every partition was attended.
+//! Queues with several partitions: whether each call that names an id came to the partition of that
+//! id by the call's map, and whether every partition was attended.
 
 use std::collections::HashMap;
 
@@ -8,10 +8,10 @@ use crate::check::liveness::faults::{Span, after, outside_us};
 use crate::check::verdict::{Kind, Verdict};
 use crate::history::{Answer, Call, Verb};
 
-/// The longest time without a beat, a promote or a reap at a partition while workers run.
+/// The longest time without a beat, a promote or a reap at a partition, while workers run.
 const LONGEST_US: u64 = 4_000_000;
-/// For so long after a fault of its master, a partition may lack them: clients first learn of the
-/// new master.
+/// How long after a fault of its master a partition may lack them: clients must first find the new
+/// master.
 const SETTLE_US: u64 = 4_000_000;
 /// How long a partition remembers an id that was cancelled.
 const REMEMBERED_US: u64 = 12_000_000;
@@ -19,14 +19,14 @@ const REMEMBERED_US: u64 = 12_000_000;
 /// An answered call that named an id.
 #[derive(Debug)]
 struct Named {
-    /// The queue, and the partition as a queue of its own.
+    /// The whole queue; and the partition, as a queue of its own.
     queue: u16,
     partition: u16,
     epoch: u64,
-    /// Of the part of the id that decides.
+    /// The CRC of the part of the id that decides the partition.
     crc: u32,
     id: u32,
-    /// It made the message.
+    /// Whether the call stored the message.
     made: bool,
 }
 
@@ -34,17 +34,17 @@ struct Named {
 #[derive(Debug, Default)]
 pub(crate) struct Partitions {
     named: Vec<Named>,
-    /// By queue and epoch: the names of the partitions in the order of their indexes.
+    /// For each queue and epoch: the names of the partitions by index.
     maps: HashMap<(u16, u64), Vec<String>>,
-    /// By partition: when a worker's beat, promote or reap was answered.
+    /// For each partition: the times at which a worker's beat, promote or reap was answered.
     attended: HashMap<u16, Vec<u64>>,
-    /// By partition: when a fault touched its master or its slot.
+    /// For each partition: the spans in which a fault touched its master or its slot.
     touched: HashMap<u16, Vec<(u64, u64)>>,
-    /// By partition, by the server's clock: when ids ended, which it remembers, and when another
-    /// map replaced its own on the condition that it remembers nothing.
+    /// For each partition, by the server's clock: when ids ended that it remembers; below, when
+    /// another map replaced its map, which needs that it remembers no id.
     ended: HashMap<u16, Vec<u64>>,
     changed: Vec<(u16, u64)>,
-    /// When producers were asked to end.
+    /// When the producers were asked to end.
     pub(crate) calm_us: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ impl Partitions {
         else {
             return;
         };
-        // Nothing is routed by a map that changes.
+        // While a map is changing, no call is routed by it.
         if old != new {
             return;
         }
@@ -69,7 +69,7 @@ impl Partitions {
         self.maps.insert((queue, epoch), partitions);
     }
 
-    /// What an answered call says about the maps of a partition.
+    /// Notes what an answered call says about the maps of a partition.
     pub(crate) fn answered(
         &mut self,
         (queue, name): (u16, &str),
@@ -111,14 +111,15 @@ impl Partitions {
         touched.push((since_us, until_us));
     }
 
-    /// When a fault touched the master or the slot of a partition.
+    /// The spans in which a fault touched the master or the slot of a partition.
     pub(crate) fn touched_us(&self, partition: u16) -> &[Span] {
         self.touched.get(&partition).map_or(&[], Vec::as_slice)
     }
 }
 
 impl Collection {
-    /// An answered call with an id, by the epoch that it was sent with and that of the partition.
+    /// Notes an answered call with an id: the epoch that it was sent with, and that of the
+    /// partition.
     pub(crate) fn named(
         &mut self,
         (queue, partition): (u16, u16),
@@ -149,7 +150,7 @@ impl Collection {
     }
 }
 
-/// The ids of a call whose partition their ids decide.
+/// The ids of a call that is routed by its ids.
 pub(crate) fn ids_of(call: &Call) -> Option<Vec<&str>> {
     match call {
         Call::Push { items, .. } => Some(items.iter().map(|item| &*item.0).collect()),
@@ -167,7 +168,7 @@ pub(crate) fn judge(all: &Collection, verdict: &mut Verdict) {
     attendance(all, verdict);
 }
 
-/// Each id has one partition under a map.
+/// Judges that each id was used in the one partition that its map gives it.
 fn places(all: &Collection, verdict: &mut Verdict) {
     for named in &all.partitions.named {
         let name = &all.queues[usize::from(named.partition)].name;
@@ -191,8 +192,8 @@ fn places(all: &Collection, verdict: &mut Verdict) {
     }
 }
 
-/// A map changes only when the partition has forgotten which ids ended: a repeated call would act
-/// again elsewhere.
+/// Judges that a map changed only after the partition had forgotten which ids ended: otherwise a
+/// repeated call would act again in another partition.
 fn memory(all: &Collection, verdict: &mut Verdict) {
     for (partition, now_us) in &all.partitions.changed {
         let ended = all.partitions.ended.get(partition).into_iter().flatten();
@@ -213,7 +214,8 @@ fn memory(all: &Collection, verdict: &mut Verdict) {
     }
 }
 
-/// Every partition, and every queue of one partition, has a beat, a promote or a reap all the time.
+/// Judges that every partition, and every queue with one partition, always had a beat, promote or
+/// reap within the limit.
 fn attendance(all: &Collection, verdict: &mut Verdict) {
     let Some(calm_us) = all.partitions.calm_us else {
         return;
@@ -239,7 +241,7 @@ fn attendance(all: &Collection, verdict: &mut Verdict) {
     }
 }
 
-/// Between the first `{` and the first `}` after it, unless nothing is there.
+/// The part of an id between the first `{` and the next `}`; the whole id if that is empty.
 fn deciding_part(id: &[u8]) -> &[u8] {
     let inner = id.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = &id[open + 1..];
@@ -249,7 +251,7 @@ fn deciding_part(id: &[u8]) -> &[u8] {
     inner.filter(|part| !part.is_empty()).unwrap_or(id)
 }
 
-/// Bit by bit, as the standard defines it: the library's own is by a table.
+/// CRC-32 bit by bit, as the standard defines it. The library uses a table, so this is independent.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32, _: u32| (crc >> 1) ^ (0xEDB8_8320 * (crc & 1));
     !bytes.iter().fold(u32::MAX, |crc, byte| {
@@ -262,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_have_the_partition_of_the_protocol() {
+    fn crc_gives_ids_the_partition_of_the_protocol() {
         assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
         for (id, part) in [
             ("order:1", "order:1"),

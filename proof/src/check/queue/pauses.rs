@@ -1,4 +1,4 @@
-//! Pauses of a queue, without an end and for some time, and throttles: nothing is granted meanwhile.
+//! Pauses of a queue, with or without an end, and throttles: no claim may grant meanwhile.
 
 use crate::check::collect::Collection;
 use crate::check::context::Epoch;
@@ -6,19 +6,19 @@ use crate::check::excuses::UNDER_WAY_US;
 use crate::check::record::Record;
 use crate::check::verdict::{Kind, Verdict};
 
-/// An answer after which the queue is shut, or open.
+/// An answered change that closes or opens the queue.
 #[derive(Debug, Clone, Copy)]
 struct Change {
     epoch: u16,
     seq: u64,
     asked_us: u64,
     shut: Shut,
-    /// Whether a handler closed the queue: too shortly to delay a claim by a second.
+    /// Whether a handler closed the queue. That is too short to delay a claim by a second.
     by_handler: bool,
 }
 
 impl Change {
-    /// Whether it closes the queue at this time of the server.
+    /// Whether the change closes the queue at this time of the server.
     fn closes_at(&self, now_us: u64) -> bool {
         matches!(self.shut, Shut::Closed { until_ms, .. } if now_us / 1_000 < until_ms)
     }
@@ -28,8 +28,8 @@ impl Change {
 enum Shut {
     Open,
     Paused,
-    /// Until a time of the server. By the clock of the processes it opens at `opens_us` at the
-    /// latest.
+    /// Closed until a time of the server. By the clock of the processes it opens at the latest at
+    /// `opens_us`.
     Closed {
         until_ms: u64,
         opens_us: u64,
@@ -64,16 +64,17 @@ impl Claim {
 #[derive(Debug, Default)]
 pub(crate) struct Pauses {
     changes: Vec<Change>,
-    /// Claims that granted messages, and those that found none.
+    /// The claims that granted messages; below, those that found none.
     grants: Vec<Claim>,
-    /// Of those that found none: whether it looked at some, which may have expired.
+    /// Claims that found none; the flag says whether they looked at messages, which may have
+    /// expired.
     empty: Vec<(Claim, bool)>,
-    /// When resumes without an answer were sent.
+    /// When unanswered resumes were sent.
     lost_resumes: Vec<u64>,
-    /// When pauses without an end and without an answer were sent.
+    /// When unanswered pauses without an end were sent.
     lost_pauses: Vec<u64>,
-    /// When pauses for some time without an answer were sent, and when the queue opens after them
-    /// at the latest.
+    /// When unanswered pauses with an end were sent; and the latest time at which the queue opens
+    /// after each.
     lost_closings: Vec<(u64, u64)>,
 }
 
@@ -82,19 +83,20 @@ impl Pauses {
         self.grants.push(Claim::of(record));
     }
 
-    /// When the claims with a grant were sent.
+    /// When each claim that granted messages was sent.
     pub(crate) fn granted_us(&self) -> Vec<u64> {
         self.grants.iter().map(|grant| grant.asked_us).collect()
     }
 
-    /// A claim found nothing, although the queue was not paused; perhaps it ended expired messages.
+    /// Notes a claim that found nothing although the queue was not paused. `may_expire`: it may
+    /// have ended expired messages.
     pub(crate) fn found_empty(&mut self, record: &Record, may_expire: bool) {
         self.empty.push((Claim::of(record), may_expire));
     }
 
     /// The claims that found nothing while the queue was certainly open: epoch, `seq`, and the
-    /// server's time in ms. What a failover undid counts only for claims that it undid as well.
-    /// `expires`: whether messages of the queue may expire.
+    /// server's time in ms. A change that a failover undid counts only for claims that it undid as
+    /// well. `expires`: whether messages of the queue may expire.
     pub(crate) fn empty_while_open(
         &self,
         epochs: &[Epoch],
@@ -120,8 +122,8 @@ impl Pauses {
             .collect()
     }
 
-    /// These changes in their order. Each `seq` is one state of the queue: all answers with the same
-    /// `seq` saw the same state.
+    /// The changes that `counts` accepts, in order. All answers with one `seq` saw one state of the
+    /// queue.
     fn sorted(&self, counts: impl Fn(&Change) -> bool) -> Vec<Change> {
         let mut changes = self.changes.clone();
         changes.retain(counts);
@@ -129,7 +131,7 @@ impl Pauses {
         changes
     }
 
-    /// A pause was answered. Returns whether these words are an answer to it.
+    /// Notes an answered pause. Returns whether these words are an answer to it.
     pub(crate) fn paused(&mut self, args: &[String], words: &[String], record: &Record) -> bool {
         let shut = match (args, words) {
             ([], [ok]) if ok == "OK" => Shut::Paused,
@@ -147,8 +149,8 @@ impl Pauses {
         true
     }
 
-    /// A throttle was answered. The answer may name a later time, at which another reason opens the
-    /// queue.
+    /// Notes an answered throttle. The answer may name a later time, if the queue is closed until
+    /// then for another reason.
     pub(crate) fn throttled(&mut self, wait_ms: u64, record: &Record) {
         let until_ms = record.now_up() + wait_ms;
         let opens_us = record.answered_us + 1_000 * wait_ms;
@@ -170,7 +172,7 @@ impl Pauses {
         }
     }
 
-    /// If it has a length, it may have closed the queue.
+    /// Notes an unanswered throttle: if it has a length, it may have closed the queue.
     pub(crate) fn lost_throttle(&mut self, period_ms: Option<u64>, asked_us: u64) {
         self.lost_closings
             .extend(period_ms.map(|ms| (asked_us, asked_us + UNDER_WAY_US + 1_000 * ms)));
@@ -186,8 +188,8 @@ impl Pauses {
         });
     }
 
-    /// By the clock of the processes: from each pause to the first resume after it, or until the
-    /// queue opens by itself.
+    /// The spans, by the clock of the processes, from each pause to the first resume after it, or
+    /// until the queue opens without one.
     pub(crate) fn windows_us(&self) -> Vec<(u64, u64)> {
         let changes = self.changes.iter();
         let resumed = changes
@@ -202,7 +204,7 @@ impl Pauses {
             Shut::Closed { opens_us, .. } => Some((change.asked_us, opens_us)),
         };
         let long = changes.filter(|change| !change.by_handler).filter_map(shut);
-        // The operator resumes a queue that it finds paused, and only such a queue.
+        // An operator resumes a queue only if it is paused, so a lost pause may have closed it.
         let lost = self.lost_pauses.iter();
         let lost = lost.map(|asked_us| (*asked_us, asked_us + UNDER_WAY_US));
         long.chain(lost)
@@ -218,7 +220,7 @@ impl Pauses {
         let changes = self.sorted(|change| !is_void(change.epoch, change.seq));
         let grants = self.grants.iter();
         for grant in grants.filter(|grant| !is_void(grant.epoch, grant.seq)) {
-            // Scripts of release 0.1 know no closed queue.
+            // Scripts of release 0.1 do not know closed queues.
             let knows_closing = !all.older.contains(&grant.process);
             let kind_of = |change: &Change| match change.shut {
                 Shut::Paused => Some(Kind::GrantedWhilePaused),
@@ -245,8 +247,8 @@ impl Pauses {
         }
     }
 
-    /// Whether the closing ran out before this grant: an earlier grant was made after its end. If the
-    /// server's clock then goes back before that end, the queue stays open.
+    /// Whether the queue had opened before this grant: an earlier grant came after the end of the
+    /// closing. If the server's clock then goes back, the queue stays open.
     fn has_opened(&self, change: &Change, grant: &Claim, all: &Collection) -> bool {
         let epoch = &all.epochs[usize::from(grant.epoch)];
         let between = change.seq + 1..grant.seq;
@@ -270,7 +272,8 @@ impl Pauses {
     }
 }
 
-/// The pauses before a claim, the last one first, back to the last resume: it ends all of them.
+/// The pauses before a claim, the latest first, back to the last resume, which ends all earlier
+/// ones.
 fn since_resume<'a>(changes: &'a [Change], claim: &Claim) -> impl Iterator<Item = &'a Change> {
     let (epoch, at) = (claim.epoch, (claim.epoch, claim.seq));
     let after = changes.partition_point(|change| (change.epoch, change.seq) <= at);

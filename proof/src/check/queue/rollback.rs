@@ -1,5 +1,4 @@
-//! The changes that a failover or a truncated file undid: which of them may be lost, and which must
-//! not.
+//! Changes that a failover or a truncated file undid: some of them may be lost, others must not.
 
 use crate::check::collect::Collection;
 use crate::check::describe::story;
@@ -7,14 +6,14 @@ use crate::check::record::{Changed, Held, Pushed, Record, Settled, What};
 use crate::check::verdict::{Kind, Verdict};
 use crate::history::Verb;
 
-/// Judges all void records, by id and in the order of the server that wrote them.
+/// Judges all undone records, by id and in the order of the server that wrote them.
 pub(crate) fn judge(all: &Collection, void: &[Record], verdict: &mut Verdict) {
     let window = |record: &Record| all.epochs[usize::from(record.epoch)].void(record.seq());
     let same = |one: &Record, other: &Record| {
         (one.id, one.epoch) == (other.id, other.epoch) && window(one) == window(other)
     };
     for records in void.chunk_by(same) {
-        // Whether its message was made in the undone range, and which servers had it then.
+        // Whether the message was stored in the undone range, and which servers had it then.
         let mut made = None;
         for (place, record) in records.iter().enumerate() {
             let kept = match record.what {
@@ -25,7 +24,7 @@ pub(crate) fn judge(all: &Collection, void: &[Record], verdict: &mut Verdict) {
                     made = Some(push.held);
                     push.held
                 }
-                // A push that found the message has the same guarantee as the push that made it.
+                // A push that found the message has the guarantee of the push that stored it.
                 What::Push {
                     push,
                     verdict: Pushed::Exists(_),

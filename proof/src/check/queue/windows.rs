@@ -1,5 +1,5 @@
-//! Whether a window kept a second message of an id away. The ids with a window belong to the queue
-//! of the schedules, where no process cancels or purges: that would end a window.
+//! Judges that a window prevented a second message of an id. Ids with windows are in the queue of
+//! the schedules, where no process cancels or purges, which would end a window.
 
 use crate::check::collect::Collection;
 use crate::check::verdict::{Kind, Verdict};
@@ -16,7 +16,7 @@ pub(crate) struct Windowed {
     pub(crate) until_ms: u64,
 }
 
-/// The window that this call asks for the id.
+/// The window that this call asks for, for the id.
 pub(crate) fn window_of(call: &Call, id: &str) -> Option<u64> {
     let Call::Push { items, .. } = call else {
         return None;
@@ -36,7 +36,7 @@ pub(crate) fn judge(all: &mut Collection, verdict: &mut Verdict) {
             continue;
         };
         let same = (first.id, first.epoch) == (second.id, second.epoch);
-        // If the clock was set back, a window lasts longer, unless it had ended before.
+        // If the clock was set back, a window lasts longer, unless it had already ended.
         if same && second.now_ms < first.until_ms && !has_ended(all, first, second) {
             verdict.found(Kind::SecondCreatedInWindow, || {
                 let id = all.name_of(first.id);
@@ -49,8 +49,8 @@ pub(crate) fn judge(all: &mut Collection, verdict: &mut Verdict) {
     }
 }
 
-/// Whether an answer between the two pushes shows that the first window had ended: the clock was set
-/// back after it.
+/// Whether an answer between the two pushes shows that the first window had ended, and that the
+/// clock was set back only after that.
 fn has_ended(all: &Collection, first: &Windowed, second: &Windowed) -> bool {
     let replies = &all.replies[usize::from(first.epoch)];
     let place = |seq| replies.partition_point(|reply| reply.seq < seq);

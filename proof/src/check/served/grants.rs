@@ -1,4 +1,4 @@
-//! Whether each grant of a server reaches one consumer, or goes back.
+//! Judges that each grant of a server of HTTP reaches one consumer, or is given back.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,11 @@ use super::{Answer, Claim, Delivery, Grant, Sent};
 use crate::check::collect::Collection;
 use crate::check::verdict::{Kind, Verdict};
 
-/// A killed server may not have given back its last grants, if they came so shortly before its last
-/// line: the library repeats a release for 10 s, and a frozen server may lie between.
+/// If a server was killed, grants this shortly before its last line may not have been given back:
+/// the library repeats a release for 10 s, and the server may have been frozen meanwhile.
 const ABOUT_TO_GIVE_BACK_US: u64 = 30_000_000;
-/// The clocks of server and processes may drift apart by a thousandth of a lease.
+/// The clocks of server and processes may drift apart by a thousandth of a lease: its length is
+/// divided by this.
 const DRIFT: u64 = 1_000;
 
 pub(super) fn judge(all: &Collection, verdict: &mut Verdict) {
@@ -77,7 +78,7 @@ fn words(all: &Collection, grant: &Grant) -> String {
     )
 }
 
-/// How many of its deliveries came with the answer to a repetition.
+/// The number of the grant's deliveries that came with the answer to a repetition.
 fn repeated(grant: &Grant, claim: &Claim) -> u64 {
     let later = claim.sent.iter().skip(1);
     let later = later.filter(|sent| sent.sent_us > grant.answered_us);
@@ -89,7 +90,7 @@ fn repeated(grant: &Grant, claim: &Claim) -> u64 {
     answers.filter(|answer| of_grant(answer)).count() as u64
 }
 
-/// The violation, unless a grant may have reached nobody.
+/// The violation, if the grant must have reached a consumer and did not.
 fn fate(all: &Collection, grant: &Grant, claim: &Claim) -> Option<Kind> {
     if is_undone(all, grant) {
         return None;
@@ -101,7 +102,7 @@ fn fate(all: &Collection, grant: &Grant, claim: &Claim) -> Option<Kind> {
         let is_answered = claim.sent.iter().any(answered);
         return (is_answered && !is_killed).then_some(Kind::NeverStarted);
     }
-    // The lease lasts at least so long, by the clock of the processes.
+    // By the clock of the processes the lease lasts at least this long.
     let lease_us = grant.lease_ms * 1_000;
     let until_us = grant.asked_us + lease_us - lease_us / DRIFT;
     let in_time = |sent: &&Sent| {

@@ -1,5 +1,5 @@
-//! Consumers over HTTP: whether the servers handed out, gave back and settled what their histories
-//! say, and each delivery once.
+//! Consumers over HTTP: judges that the servers handed out, gave back and settled exactly the
+//! deliveries in the histories, each once.
 //!
 //! | rule | what does not count |
 //! |---|---|
@@ -30,9 +30,10 @@ pub(super) struct Delivery {
     content: (u32, u64, u32),
 }
 
-/// What settlements name: queue, id, token.
+/// The key by which settlements name a delivery: queue, id, token.
 type Lease = (u16, String, String);
-/// A call of a server, or a claim or settlement of a consumer: process, and its own number.
+/// The key of a server's call, or of a consumer's claim or settlement: process, and the number
+/// within it.
 type Number = (u16, u64);
 
 impl Delivery {
@@ -94,7 +95,7 @@ struct Claim {
     sent: Vec<Sent>,
 }
 
-/// One sending of a claim.
+/// One try of a claim.
 #[derive(Debug)]
 struct Sent {
     sent_us: u64,
@@ -110,7 +111,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Whether it says what the lease holds: an error does not.
+    /// Whether the answer says what the lease covers. An error does not.
     fn is_of_claim(&self) -> bool {
         matches!(self.status, 200 | 204)
     }
@@ -119,26 +120,26 @@ impl Answer {
 #[derive(Debug, Default)]
 pub(super) struct Served {
     grants: Vec<Grant>,
-    /// By what settlements name: the place of the last grant.
+    /// For each delivery's key: the index of its last grant.
     grant_of: HashMap<Lease, usize>,
-    /// What `held` showed.
+    /// The deliveries that `held` showed.
     held: HashSet<Delivery>,
     settled: HashMap<Lease, Vec<Settling>>,
-    /// By call in flight: what it settles, and the place of each settlement.
+    /// For each settling call in flight: the deliveries, and the index of each settlement.
     settling: HashMap<Number, Vec<(Lease, usize)>>,
     claims: Vec<Claim>,
-    /// By queue and lease in ms.
+    /// For each queue and lease in ms: the indices of its claims.
     by_lease: HashMap<(u16, u64), Vec<usize>>,
     claim_of: HashMap<Number, usize>,
     asked: HashMap<Lease, Vec<Asked>>,
     asked_of: HashMap<Number, (Lease, Verb)>,
     told: Vec<Told>,
-    /// By process: whether it ended on request, and the time of its last line.
+    /// For each process: whether it ended on request, and the time of its last line.
     ends: HashMap<u16, (bool, u64)>,
 }
 
 impl Served {
-    /// A server was granted messages.
+    /// Notes that a server was granted messages.
     pub(super) fn granted(&mut self, grant: Grant) {
         if grant.deliveries.is_empty() {
             return;
@@ -153,7 +154,7 @@ impl Served {
         self.held.insert(delivery);
     }
 
-    /// A server calls a script.
+    /// Notes that a server calls a script.
     pub(super) fn invoked(&mut self, process: u16, queue: u16, t_us: u64, call: (u64, &Call)) {
         let Call::Settle { verb, items } = call.1 else {
             return;
@@ -194,7 +195,7 @@ impl Served {
         Some(self.claims.get(place)?.queue)
     }
 
-    /// A line of a consumer; `queue` is the one that it names.
+    /// Notes a line of a consumer. `queue` is the queue that the line names.
     pub(super) fn consumed(&mut self, process: u16, queue: u16, t_us: u64, event: Http) {
         match event {
             Http::Claim {
@@ -273,7 +274,8 @@ impl Served {
         self.ends.insert(process, (is_on_request, last_us));
     }
 
-    /// The claim that a grant is for: of those with its lease the last one that was sent before it.
+    /// The consumer's claim to which a grant belongs: the last one with its lease that was sent
+    /// before it.
     fn claim_for(&self, grant: &Grant) -> Option<&Claim> {
         let same = self.by_lease.get(&(grant.queue, grant.lease_ms))?;
         let same = same.iter().filter_map(|place| self.claims.get(*place));

@@ -1,4 +1,4 @@
-//! Whether servers settle what consumers ask for, and tell them what the queue answered.
+//! Judges that servers settle only what consumers ask for, and tell them what the queue answered.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ pub(super) struct Asked {
     pub(super) t_us: u64,
 }
 
-/// What a consumer was told.
+/// An outcome that a consumer was told.
 #[derive(Debug)]
 pub(super) struct Told {
     pub(super) process: u16,
@@ -86,7 +86,8 @@ pub(super) fn judge(all: &Collection, verdict: &mut Verdict) {
             if asked.any(|asked| asked.verb == settling.verb && asked.t_us <= settling.t_us) {
                 continue;
             }
-            // After a lost reply to its claim, a server's node extends or releases what `held` showed.
+            // After a lost reply to its claim, a server's node extends or releases the deliveries
+            // that `held` showed.
             let is_shown = shown.contains(lease);
             let why = match grant_of(all, lease) {
                 _ if settling.verb == Verb::Extend && is_shown => continue,
@@ -108,7 +109,7 @@ pub(super) fn judge(all: &Collection, verdict: &mut Verdict) {
     }
 }
 
-/// All deliveries that consumers got.
+/// All deliveries that consumers received.
 pub(super) fn handed(all: &Collection) -> impl Iterator<Item = &Delivery> {
     let sent = all.served.claims.iter().flat_map(|claim| &claim.sent);
     let answers = sent.filter_map(|sent| sent.answer.as_ref());
@@ -124,7 +125,7 @@ fn is_repeatable(all: &Collection, grant: &Grant) -> bool {
     claim.is_some_and(|claim| claim.is_repeatable)
 }
 
-/// Whether the queue has answered so to one of the calls for this settlement.
+/// Whether the queue gave this answer to one of the calls for the settlement.
 fn is_true(all: &Collection, told: &Told) -> bool {
     if told.outcome.starts_with('?') {
         return true;

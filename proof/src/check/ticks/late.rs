@@ -1,6 +1,7 @@
-//! Whether ticks are made in time: no fault and no pause explains a schedule that stands still.
+//! Judges that ticks are made in time: a schedule stands still only because of a fault or a pause.
 //!
-//! After a step back of the server's clock, the next fire is ahead by as much: that time is excused.
+//! After a step back of the server's clock, the next fire lies ahead by that step: that time is
+//! excused.
 
 use super::*;
 use crate::check::liveness::faults::{Rule, outside_us};
@@ -10,7 +11,7 @@ const LONGEST_US: u64 = 5_000_000;
 
 pub(super) fn judge(all: &Collection, queue: u16, last: usize, verdict: &mut Verdict) {
     let excused = all.excused(queue, Rule::Named);
-    // Some schedules fire every 50 ms, until the scheduler ends and pauses all of them.
+    // Some schedules fire every 50 ms, until the scheduler ends by pausing all of them.
     let pauses = &all.queues[usize::from(queue)].operators.pauses;
     let mut granted_us = pauses.granted_us();
     if let Some(calm_us) = all.partitions.calm_us {
@@ -38,7 +39,7 @@ pub(super) fn judge(all: &Collection, queue: u16, last: usize, verdict: &mut Ver
         let Some(due_ms) = due_ms.filter(|due_ms| next_ms > 0 && *due_ms < now_ms) else {
             continue;
         };
-        // A refill may list fires that are over.
+        // A refill may list fires that have already passed.
         let listed = all.ticks.listed_us.get(&(stored.name.clone(), next_ms));
         let from_us = at_us.saturating_sub((now_ms - due_ms) * 1_000);
         let from_us = from_us.max(listed.copied().unwrap_or(0));
@@ -55,8 +56,9 @@ pub(super) fn judge(all: &Collection, queue: u16, last: usize, verdict: &mut Ver
     }
 }
 
-/// By name: when a schedule was paused that was not resumed since, by the server's clock in ms and
-/// by that of the processes. Not those that a pause without an answer may have paused before.
+/// For each name: when its schedule was paused without a later resume, by the server's clock in ms
+/// and by that of the processes. Leaves out schedules that an unanswered pause may have paused
+/// before.
 fn paused(all: &Collection, epoch: usize) -> HashMap<&str, (u64, u64)> {
     let told = all.ticks.told.iter();
     let mut told: Vec<_> = told

@@ -1,4 +1,4 @@
-//! The law of the fires of each schedule: made + missed + overlapped + paused are all of them.
+//! The law of schedules: each fire is counted once, as made, missed, overlapped or paused.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,7 +10,7 @@ use crate::kit::law::Counts;
 pub(in crate::check) fn judge(all: &Collection, records: &[Record], verdict: &mut Verdict) {
     declarations(all, verdict);
     let names = names(all);
-    // The last epoch of the queue: the schedules that remain are of it.
+    // Only the last epoch of the queue: the remaining schedules belong to it.
     let mut epochs = all.epochs.iter().enumerate();
     let last =
         epochs.rfind(|(_, epoch)| epoch.last && all.queues[usize::from(epoch.queue)].name == TICKS);
@@ -46,7 +46,7 @@ pub(in crate::check) fn judge(all: &Collection, records: &[Record], verdict: &mu
     }
 }
 
-/// The counts of one schedule, of which these fires were granted or remain.
+/// Judges the counts of one schedule. These of its fires were granted or remain.
 fn counts(
     all: &Collection,
     epoch: &Epoch,
@@ -97,7 +97,7 @@ fn counts(
     } else {
         last + spec.every_ms
     };
-    // One that waits for more listed fires has none, also when it is paused.
+    // A cron that waits for more listed fires has no next one, also while it is paused.
     let is_dry = spec.is_cron && next == 0 && matches!(&*stored.state, "dry" | "paused");
     if next != wanted && stored.state != "ended" && !is_dry {
         let what = format!("its next fire must be {wanted}");
@@ -108,11 +108,11 @@ fn counts(
         let what = format!("it has made {made} ticks, and its limit is {}", spec.limit);
         verdict.found(Kind::UnaccountedFires, || tell(what));
     }
-    // Each fire that was made was granted, or remains.
+    // Each fire that was counted as made was granted, or its tick remains.
     let Some(named) = all.ticks.named.get(&stored.name) else {
         return verdict.found(Kind::Unexpected, || tell("never declared".to_owned()));
     };
-    // Its counts began again at a fire that an earlier schedule of the name had as well.
+    // The counts may have restarted at a fire that an earlier schedule of this name had as well.
     if named.removed && !epoch.steps.is_empty() {
         return;
     }
@@ -121,11 +121,11 @@ fn counts(
     let by_hand = |ms: &&&u64| {
         all.ticks
             .triggered
-            .contains(&format!("{}@{ms}", stored.name))
+            .contains_key(&format!("{}@{ms}", stored.name))
     };
     let perhaps = seen.iter().filter(by_hand).count() + named.lost_triggers_us.len();
     let (seen, perhaps) = (seen.len() as u64, perhaps as u64);
-    // A tick whose claim got no answer may have been replaced before its next one.
+    // A later tick may have replaced a tick whose claim got no answer.
     let queue = all.queues.iter().find(|queue| queue.name == TICKS);
     let lost = queue.map_or(0, |queue| {
         let claims = queue.lost.iter().filter(|lost| lost.most > 0);
@@ -137,13 +137,13 @@ fn counts(
     }
 }
 
-/// Older revisions are refused, and a schedule that is declared as before is kept.
+/// Judges declarations: older revisions must be refused, and an unchanged schedule must be kept.
 fn declarations(all: &Collection, verdict: &mut Verdict) {
     let told = all.ticks.told.iter();
     let mut told: Vec<_> = told
         .filter(|told| !all.epochs[usize::from(told.epoch)].is_void(told.seq))
         .collect();
-    // A call that changed nothing has the `seq` of the change before it.
+    // A call that changed nothing has the `seq` of the last change before it.
     told.sort_by_key(|told| (told.epoch, told.seq, !changed(told)));
     for told in told.chunk_by(|one, other| one.epoch == other.epoch) {
         of_epoch(&all.ticks.lost_us, told, verdict);
@@ -161,7 +161,7 @@ fn of_epoch(lost_us: &[u64], told: &[&Told], verdict: &mut Verdict) {
         let Call::Other { verb, args } = &told.call else {
             continue;
         };
-        // A call without an answer may have declared others.
+        // An unanswered call may have declared other schedules.
         let may_be = |asked_us: &u64| *asked_us < told.at.1 && before_us < asked_us + UNDER_WAY_US;
         if lost_us.iter().any(may_be) {
             known.clear();
@@ -200,11 +200,11 @@ fn of_epoch(lost_us: &[u64], told: &[&Told], verdict: &mut Verdict) {
         highest = highest.max(revision);
         for ((name, _, item), word) in declared(args).zip(told.words.iter().skip(1)) {
             if word == "STAYS" {
-                continue; // a name only: prune leaves the schedule
+                continue; // the item has a name only: prune leaves that schedule
             }
             let is_kept = word.starts_with("KEPT ");
             let before = known.insert(name, item);
-            // Of a cron the listed fires may differ: they are no part of the schedule.
+            // For a cron the listed fires may differ: they are not part of the schedule.
             let is_same = |before: &[String]| before[..4] == item[..4] && before[5] == item[5];
             if before.is_some_and(|before| is_same(before) != is_kept) {
                 verdict.found(Kind::Contradictions, || {

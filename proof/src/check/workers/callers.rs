@@ -1,4 +1,4 @@
-//! Whether callers of the library got the outcomes that the server had reported.
+//! Judges that callers of the library got the outcomes that the server reported.
 
 use std::collections::HashMap;
 
@@ -19,14 +19,14 @@ struct Asked {
     replicas: u32,
 }
 
-/// The server's answers about an id meanwhile.
+/// The server's answers about an id since its operation began.
 #[derive(Debug, Default)]
 struct ReadState {
-    /// The most concurrent operations on this id: with several, no answer can be assigned to one of
-    /// them.
+    /// The most operations on this id that ran at once: if there were several, no answer can be
+    /// assigned to one of them.
     askers: u32,
     shared: bool,
-    /// One of them waits for replicas.
+    /// Whether one of the operations waits for replicas.
     durable: bool,
     words: Vec<(u64, Word)>,
 }
@@ -84,8 +84,8 @@ impl Asking {
             .is_some_and(|seen| seen.durable)
     }
 
-    /// For an operation that needed replicas: its ids, each with the call that certainly confirmed
-    /// it, if there is one.
+    /// For an operation that asked for replicas: its ids, each with the call that certainly
+    /// confirmed it.
     pub(crate) fn confirmed(&self, op: u64, outcomes: &[String]) -> Vec<(String, Option<u64>)> {
         let Some(Asked { verb, ids, .. }) = self.asked.get(&op).filter(|asked| asked.replicas > 0)
         else {
@@ -105,8 +105,8 @@ impl Asking {
             .collect()
     }
 
-    /// The ids of a push with the outcome `finished`, each with the call that certainly reported
-    /// it, if there is one.
+    /// The ids for which a push has the outcome `finished`, each with the call that certainly
+    /// reported that.
     pub(crate) fn finished(&self, op: u64, outcomes: &[String]) -> Vec<(String, Option<u64>)> {
         let Some(Asked { ids, .. }) = self.asked.get(&op).filter(|asked| asked.verb == Verb::Push)
         else {
@@ -167,7 +167,7 @@ impl Asking {
         }
     }
 
-    /// Operations with calls but without an outcome.
+    /// Describes operations that made calls but have no outcome.
     pub(crate) fn never_told(&self) -> Vec<String> {
         let called = |asked: &Asked| {
             let seen = self.seen.get(&asked.verb);
@@ -184,7 +184,7 @@ impl Asking {
             .collect()
     }
 
-    /// Describes the outcomes that are not true.
+    /// Judges the outcomes of an operation. Describes those that are not true.
     pub(crate) fn told(&mut self, op: u64, outcomes: &[String]) -> Vec<String> {
         let Some(Asked { verb, ids, .. }) = self.asked.remove(&op) else {
             return vec![format!(
@@ -224,29 +224,31 @@ impl Asking {
 impl ReadState {
     fn allows(&self, verb: Verb, outcome: &str) -> bool {
         match outcome.as_bytes().first() {
-            // The outcome "may have taken effect": then no answer says whether it has.
+            // The outcome "may have taken effect" is true if no answer says whether the call has.
             Some(b'?') => {
                 self.durable
                     || self.words.is_empty()
                     || self.words.iter().any(|(_, word)| match word {
                         Word::NoAnswer => true,
                         Word::Refused => false,
-                        // A call that was sent once is sent again after either.
+                        // A call that was sent at most once by the library may be sent again after
+                        // either outcome.
                         Word::Said(said) if verb == Verb::Throttle => {
-                            // The queue has more partitions, and some of them were not reached.
+                            // The queue has further partitions, and the throttle did not reach some
+                            // of them.
                             outcome.starts_with("?the delivery is settled") && acted(verb, said)
                         }
                         Word::Said(said) => said == "EXPIRED" || said.starts_with("FINISHED "),
                     })
             }
-            // The outcome "has not taken effect": then no call may have.
+            // The outcome "has not taken effect" is true only if no call may have taken effect.
             Some(b'!') => self.words.iter().all(|(_, word)| match word {
                 Word::NoAnswer => false,
                 Word::Refused => true,
                 Word::Said(said) => !acted(verb, said),
             }),
             _ => self.words.iter().any(|(_, word)| match word {
-                // Only by a call whose answer was lost.
+                // This answer is possible only after an earlier try whose answer was lost.
                 Word::Said(said) if said == "CANCELLED earlier" => {
                     outcome == "CANCELLED"
                         && self.words.iter().any(|(_, word)| *word == Word::NoAnswer)
@@ -256,18 +258,20 @@ impl ReadState {
         }
     }
 
-    /// A call that was answered, or may have been applied.
+    /// Whether there was a call that was answered or may have been applied.
     fn was_called(&self) -> bool {
         self.words.iter().any(|(_, word)| *word != Word::Refused)
     }
 }
 
-/// Whether the outcome is the server's answer, except for a time that the library does not return.
+/// Whether the outcome equals the server's answer, apart from a time that the library does not
+/// return.
 fn is_said(verb: Verb, word: &Word, outcome: &str) -> bool {
     let Word::Said(said) = word else { return false };
     match verb {
         Verb::Again | Verb::RunNow => split(said).0 == outcome,
-        // The number after it is the end of the earlier message.
+        // The number after FINISHED is the end of the earlier message; the library does not return
+        // it.
         Verb::Push if outcome == "FINISHED" => split(said).0 == outcome,
         _ => said == outcome,
     }
@@ -293,7 +297,8 @@ mod tests {
         }
     }
 
-    /// The outcome of a cancel after these answers; `None` is a call without an answer.
+    /// The number of lies, if a cancel got these answers and this outcome. `None` is a call without
+    /// an answer.
     fn lies(answers: &[Option<&str>], told: &str) -> usize {
         let mut asking = Asking::default();
         asking.asked(1, Verb::Cancel, vec!["a".into()], 0);
@@ -332,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_settled_throttle_may_have_closed_a_part_of_the_queue() {
+    fn throttle_may_close_only_some_of_the_partitions() {
         let of_id = ReadState {
             words: vec![(1, Word::Said("OK 1234".to_owned()))],
             ..ReadState::default()

@@ -1,17 +1,18 @@
-//! Whether a process starts a handler for each granted message, with the granted values, or returns
-//! the message.
+//! Judges that a process starts a handler for each granted message, with the granted values, or
+//! gives the message back.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::check::verdict::Kind;
 use crate::history::{Call, ClaimedItem, SettleItem, Verb};
 
-/// The grants of one process without a handler or a settlement.
+/// The grants of one process that have neither a handler nor a settlement yet.
 #[derive(Debug, Default)]
 pub(crate) struct Granted {
     of: HashMap<String, Vec<Delivery>>,
-    /// Id and token of grants taken as started while the process had another grant of the same
-    /// message with the same content: a replaced master and the new one may both have granted it.
+    /// Id and token of grants that are assumed to be started although the process had another grant
+    /// of that message with equal content. A replaced master and the new one may both have granted
+    /// it.
     guessed: HashSet<(String, String)>,
 }
 
@@ -19,26 +20,26 @@ pub(crate) struct Granted {
 struct Delivery {
     token: String,
     answered_us: u64,
-    /// Version, due time, attempt.
+    /// The granted version, due time and attempt.
     content: (u32, u64, u32),
-    /// An extension was refused, or the claim waited too long for its connection: for the process
-    /// the lease had ended.
+    /// Whether the process lost the lease: an extension was refused, or the claim waited too long
+    /// for its connection.
     is_lost: bool,
 }
 
-/// A killed process may not have started its last grants, if they came so shortly before its last
+/// If a process was killed, it may not have started grants that came this shortly before its last
 /// line.
 const ABOUT_TO_BEGIN_US: u64 = 30_000_000;
 
-/// The last time that each master answered a process nothing for as long as a lease. A node beats
-/// more often: then it has no connection.
+/// For each master, the last time for which it did not answer a process for as long as a lease. A
+/// node beats more often than that, so it then has no connection.
 ///
-/// A worker counts a lease from when it began the claim, which may wait for a connection. So such a
-/// silence can use up the lease of the claim that each queue had begun in it, before any handler can
-/// start.
+/// A worker counts a lease from the moment at which it begins the claim, and a claim may wait for a
+/// connection. So during such a silence the lease of the first claim of each queue may be used up
+/// before a handler can start.
 #[derive(Debug, Default)]
 pub(crate) struct Silences {
-    /// By master.
+    /// The silence of each master.
     of: HashMap<u16, Silence>,
 }
 
@@ -46,12 +47,12 @@ pub(crate) struct Silences {
 struct Silence {
     answered_us: u64,
     ended_us: Option<u64>,
-    /// The queues with a claim since.
+    /// The queues that have made a claim since the silence.
     claimed: HashSet<u16>,
 }
 
 impl Silences {
-    /// The master answered.
+    /// Notes an answer of the master.
     pub(crate) fn answered(&mut self, master: u16, lease_us: u64, t_us: u64) {
         let silence = self.of.entry(master).or_default();
         let last_us = std::mem::replace(&mut silence.answered_us, t_us);
@@ -61,8 +62,8 @@ impl Silences {
         }
     }
 
-    /// A claim was answered that was sent at this time. Returns whether it may have begun in the
-    /// silence, a lease ago: only the first of its queue can.
+    /// Notes an answered claim that was sent at this time. Returns whether its lease may be used up
+    /// by the silence: that holds only for the first claim of its queue.
     pub(crate) fn used_up(&mut self, claim: (u16, u16), lease_us: u64, asked_us: u64) -> bool {
         let (master, queue) = claim;
         let silence = self.of.entry(master).or_default();
@@ -72,7 +73,8 @@ impl Silences {
 }
 
 impl Granted {
-    /// `is_lost`: its lease may have run out for the process before it was answered.
+    /// Notes granted messages. `is_lost`: their lease may have expired for the process before the
+    /// answer came.
     pub(crate) fn claimed(
         &mut self,
         token: &str,
@@ -91,7 +93,7 @@ impl Granted {
         }
     }
 
-    /// What a claim without an answer was granted, as the process learned later.
+    /// Notes messages that a claim without an answer was granted, as the process learned later.
     pub(crate) fn held(&mut self, token: &str, answered_us: u64, items: &[ClaimedItem]) {
         let is_new = |item: &&ClaimedItem| {
             let mut known = self.of.get(&item.0).into_iter().flatten();
@@ -101,7 +103,7 @@ impl Granted {
         self.claimed(token, answered_us, &new, false);
     }
 
-    /// A settlement returns the message, or follows a handler's start.
+    /// Notes a settlement: it gives the message back, or follows a handler's start.
     pub(crate) fn invoked(&mut self, call: &Call) {
         let (verb, items) = match call {
             Call::Settle { verb, items } => (verb, &items[..]),
@@ -112,7 +114,7 @@ impl Granted {
             if self.remove(&item.0, |delivery| delivery.token == item.1) {
                 continue;
             }
-            // It is given back: the handler that started had the other grant.
+            // The message is given back: the handler that started belongs to the other grant.
             let key = (item.0.clone(), item.1.clone());
             if *verb == Verb::Release && self.guessed.remove(&key) {
                 self.remove(&item.0, |_| true);
@@ -120,7 +122,7 @@ impl Granted {
         }
     }
 
-    /// An extension was answered. What is no longer leased needs no handler.
+    /// Notes an answered extension. A message whose lease is over needs no handler.
     pub(crate) fn extended(&mut self, items: &[SettleItem], verdicts: &[String]) {
         let refused = |word: &str| matches!(word, "LOST" | "GONE");
         for (item, _) in items.iter().zip(verdicts).filter(|(_, word)| refused(word)) {
@@ -160,7 +162,8 @@ impl Granted {
         })
     }
 
-    /// Describes the remaining grants at the end of a process: all of them if it ended on request.
+    /// Describes the grants that are left at the end of a process: all of them if it ended on
+    /// request.
     pub(crate) fn forgotten(&self, ended: bool, last_us: u64) -> Vec<String> {
         let all = self
             .of
@@ -194,8 +197,8 @@ impl Granted {
 mod tests {
     use super::*;
 
-    /// Two masters grant the same message to one process. It starts one handler, and perhaps gives
-    /// a grant back.
+    /// Two masters grant one message to one process, which starts one handler and perhaps gives a
+    /// grant back. Returns the number of forgotten grants.
     fn forgotten(given_back: &[(Verb, &str)]) -> usize {
         let mut granted = Granted::default();
         for token in ["old", "new"] {
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_grants_one_is_started_and_one_given_back() {
+    fn one_of_two_grants_is_started_and_one_given_back() {
         assert_eq!(forgotten(&[]), 1);
         assert_eq!(forgotten(&[(Verb::Release, "old")]), 0);
         assert_eq!(forgotten(&[(Verb::Release, "new")]), 0);

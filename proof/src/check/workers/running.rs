@@ -1,20 +1,20 @@
-//! Whether a worker's handlers keep to the shares of its queues.
+//! Judges that a worker's handlers keep to the shares of its queues.
 //!
-//! One process writes the starts and ends of its handlers under one lock, so the order of the lines
-//! is their order. A handler runs between its two lines: the node counts it from the claim until
-//! its return. So the worker counts at least the handlers that are counted here, and each rule
-//! below holds for the smaller counts, too. No start is excused.
+//! A process writes the starts and ends of its handlers under one lock, so the lines are in the
+//! order of the events. The node counts a handler from its claim until its return, and the two
+//! lines lie between these. So the counts here are never above the worker's own, and a rule that
+//! holds for those must hold here. No start is excused.
 
 use std::collections::BTreeMap;
 
 use crate::history::Share;
 
-/// The handlers of one worker that run, by queue.
+/// The running handlers of one worker, by queue.
 #[derive(Debug, Default)]
 pub(crate) struct Running {
     /// `None` until the worker has written its shares.
     serves: Option<Serves>,
-    /// Negative only if a history is wrong.
+    /// The number of running handlers of each queue. Negative only if the history is wrong.
     by_queue: BTreeMap<String, i64>,
 }
 
@@ -25,7 +25,7 @@ struct Serves {
 }
 
 impl Running {
-    /// The worker begins to serve.
+    /// Notes that the worker begins to serve, with these shares.
     pub(crate) fn serves(&mut self, concurrency: u32, shares: Vec<Share>) {
         self.serves = Some(Serves {
             concurrency: i64::from(concurrency),
@@ -33,7 +33,7 @@ impl Running {
         });
     }
 
-    /// Whether starts can be judged.
+    /// Whether the shares are known, so that starts can be judged.
     pub(crate) fn is_known(&self) -> bool {
         self.serves.is_some()
     }
@@ -42,7 +42,8 @@ impl Running {
         *self.by_queue.entry(queue.to_owned()).or_default() -= 1;
     }
 
-    /// A handler has started. Describes which rule the handlers that run now break.
+    /// Notes that a handler has started. Describes the rule that the running handlers now break, if
+    /// any.
     pub(crate) fn started(&mut self, queue: &str) -> Option<String> {
         *self.by_queue.entry(queue.to_owned()).or_default() += 1;
         let serves = self.serves.as_ref()?;
@@ -80,10 +81,11 @@ impl Serves {
             .then(|| format!("{own} of its handlers run, its max is {}", share.max))
     }
 
-    /// All queues together run no more handlers beyond their own reserves than the reserves leave.
-    /// It follows from the rule for each start: a queue beyond its reserve takes a handler only
-    /// while more are free than the unused reserves of the others. It does not hold once a queue
-    /// with a reserve was paused, removed or added beside running handlers: a run does none of these.
+    /// Judges the reserves: handlers that run beyond the reserve of their own queue must not use up
+    /// the reserves of others. It follows from the rule for each start: a queue beyond its reserve
+    /// takes a handler only if more are free than the others' unused reserves. The rule may fail
+    /// after a queue with a reserve was paused, removed or added beside running handlers; no run
+    /// does that.
     fn beyond_reserves(&self, running: &BTreeMap<String, i64>) -> Option<String> {
         let reserves: i64 = self
             .shares
@@ -99,7 +101,7 @@ impl Serves {
             .iter()
             .map(|(queue, running)| (running - reserve(queue)).max(0))
             .sum();
-        // Without reserves this is the rule of the concurrency.
+        // Without reserves this rule is that of the concurrency.
         (reserves > 0 && beyond > open).then(|| {
             format!("{beyond} handlers run beyond the reserves of their queues, the reserves leave {open}")
         })
@@ -110,7 +112,8 @@ impl Serves {
 mod tests {
     use super::*;
 
-    /// Concurrency 4: `a` takes any free handler, `b` has a reserve of 2, `c` a max of 1.
+    /// A worker with concurrency 4: `a` may take any free handler, `b` has a reserve of 2, `c` a
+    /// max of 1.
     fn running() -> Running {
         let share = |queue: &str, reserve, max| Share {
             queue: queue.into(),
@@ -126,7 +129,8 @@ mod tests {
         running
     }
 
-    /// The words about the last start; the starts before it break no rule.
+    /// Starts a handler for each queue in turn, and returns the words about the last. The others
+    /// must not break a rule.
     fn last_of(queues: &[&str]) -> Option<String> {
         let (last, first) = queues.split_last()?;
         let mut running = running();

@@ -1,22 +1,22 @@
-//! Whether a worker asks by its token what a claim without an answer has granted, and repeats a
-//! settlement that was refused.
+//! Judges that a worker asks what an unanswered claim was granted, by the claim's token; and that
+//! it repeats a refused settlement.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::check::calls::token_of;
 use crate::history::{Call, SettleItem, Verb};
 
-/// A settlement that is refused with so much of its lease left must be sent again, by a worker that
-/// sends anything in the second half of that time.
+/// If a settlement is refused while this much of the lease is left, it must be repeated, unless the
+/// worker sends nothing in the second half of that time.
 const ENOUGH_US: u64 = 1_500_000;
 
-/// A claim of a node without an answer.
+/// A claim of a node that got no answer.
 #[derive(Debug)]
 struct LostClaim {
     queue: u16,
     token: u64,
     unknown_us: u64,
-    /// Its lease, if it granted anything, lasts at least until then.
+    /// If the claim was granted messages, their lease lasts at least until this time.
     leased_us: u64,
 }
 
@@ -25,21 +25,22 @@ struct LostClaim {
 struct RefusedSettlement {
     at_us: u64,
     leased_us: u64,
-    /// Whether its worker sent another call when it should have sent this one again: a frozen worker
-    /// sends none.
+    /// Whether the worker sent another call at a time when it should have repeated this one. A
+    /// frozen worker sends none.
     is_dropped: bool,
 }
 
 /// Queue, id and token of a delivery.
 type Delivery = (u16, String, String);
 
-/// One worker.
+/// What is known about one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Unseen {
-    /// The lease of its node's claims; others are claims by hand. 0 until it serves.
+    /// The lease of the node's claims; claims with another lease are by hand. 0 until the worker
+    /// serves.
     pub(crate) lease_ms: u64,
     lost: Vec<LostClaim>,
-    /// Until when each delivery is leased at least.
+    /// For each delivery: the time until which it is leased at least.
     leased_us: HashMap<Delivery, u64>,
     /// Ids that the process settles by hand.
     by_hand: HashSet<(u16, String)>,
@@ -60,7 +61,7 @@ impl Unseen {
             .extend(ids.iter().map(|id| (queue, id.clone())));
     }
 
-    /// `queue` is the whole one.
+    /// Notes a call that is sent. `queue` is the whole queue, not the partition.
     pub(crate) fn invoked(&mut self, queue: u16, t_us: u64, call: &Call) {
         for refused in self.refused.values_mut() {
             let is_in_time = refused.at_us + ENOUGH_US / 2 < t_us && t_us < refused.leased_us;
@@ -72,7 +73,7 @@ impl Unseen {
         }
     }
 
-    /// A claim of the node got no answer.
+    /// Notes that a claim of the node got no answer.
     pub(crate) fn unknown(&mut self, queue: u16, asked_us: u64, unknown_us: u64, call: &Call) {
         if let Call::Claim {
             token, lease_ms, ..
@@ -88,8 +89,9 @@ impl Unseen {
         }
     }
 
-    /// A call was answered. Returns the lost claims of this queue that the node has given up: it
-    /// was answered another claim while their leases lasted, and had asked for none of them again.
+    /// Notes an answered call. Returns the lost claims of this queue that the node has given up: it
+    /// got an answer to another claim while their leases lasted, without having asked for them
+    /// again.
     pub(crate) fn answered(
         &mut self,
         (queue, whole): (u16, u16),
@@ -133,7 +135,7 @@ impl Unseen {
         self.leased_us.extend(deliveries);
     }
 
-    /// A call was refused as a whole.
+    /// Notes that a call was refused as a whole.
     pub(crate) fn refused(&mut self, queue: u16, refused_us: u64, call: &Call) {
         for item in settled(call) {
             let delivery = (queue, item.0.clone(), item.1.clone());
@@ -150,8 +152,8 @@ impl Unseen {
         }
     }
 
-    /// Describes the settlements that were refused and not sent again, although the process went on
-    /// while their leases lasted and for longer.
+    /// Describes the settlements that were refused and not repeated, although the process went on
+    /// while their leases lasted and afterwards.
     pub(crate) fn dropped(&self, last_us: u64) -> Vec<String> {
         let dropped = |(_, refused): &(&Delivery, &RefusedSettlement)| {
             refused.is_dropped && refused.leased_us < last_us

@@ -1,5 +1,4 @@
-//! One request over HTTP, on a connection of its own, from which the consumer may turn away at any
-//! moment.
+//! Sends one HTTP request, on a connection of its own, which the consumer may close at any moment.
 
 use std::time::Duration;
 
@@ -19,11 +18,11 @@ use super::Server;
 /// The longest answer: 4 MiB of payloads, some of them in base64, and their fields.
 const MAX_ANSWER: usize = 16 << 20;
 
-/// When a consumer closes the connection.
+/// When a consumer closes the connection early.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
     pub(super) time: Duration,
-    /// After so many bytes of the body.
+    /// After this number of bytes of the body.
     pub(super) bytes: usize,
 }
 
@@ -54,7 +53,7 @@ async fn exchange(
 ) -> Result<(u16, Vec<u8>)> {
     let stream = TcpStream::connect(("127.0.0.1", server.port)).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // Dropped with this call, which closes the connection.
+    // If this call is dropped, the set closes the connection.
     let mut connections = JoinSet::new();
     connections.spawn(connection);
     let request = Request::post(path)

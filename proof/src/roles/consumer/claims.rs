@@ -1,4 +1,4 @@
-//! Claims: each is repeated at the other server until one answers, and what it gets is handled.
+//! Claims: each is repeated at the other server until one answers; then its messages are handled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,23 +18,23 @@ use crate::payload;
 use crate::roles::{Stop, stopped};
 use crate::workload::trace_parent;
 
-/// Between two claims of a loop, in ms.
+/// The pause between two claims of a loop, in ms.
 const PAUSE_MS: std::ops::Range<u64> = 20..250;
 const MAX: std::ops::RangeInclusive<u32> = 1..=4;
 const WAIT_MS: std::ops::Range<u64> = 100..1_500;
-/// The leases: each claim has another one than those of the last half minute.
+/// The number of different leases. Claims of half a minute all have different ones.
 const LEASES: u64 = 500;
 const LEAST_LEASE_MS: u64 = 2_500;
-/// So many processes, one after the other, have other leases.
+/// The number of successive processes of a place that have different leases.
 const LIVES: u64 = 4;
-/// How long an answer may take beyond the wait.
+/// How long an answer may take, in addition to the claim's wait.
 const ANSWER: Duration = Duration::from_secs(2);
-/// Before a claim is sent again.
+/// The pause before a claim is sent again.
 const AGAIN: Duration = Duration::from_millis(20);
-/// A claim is sent so often at most: the servers may be away for some seconds.
+/// The most tries of a claim: the servers may be unreachable for some seconds.
 const SENDINGS: usize = 100;
 
-/// A delivery, as a server writes it.
+/// The JSON of a delivery, as a server writes it.
 #[derive(Debug, Deserialize)]
 pub(super) struct Delivery {
     pub(super) handle: String,
@@ -61,7 +61,7 @@ pub(super) struct Got {
 
 impl Got {
     fn read(delivery: Delivery) -> Result<Self> {
-        // The handle has the id's bytes and the token.
+        // The handle contains the id's bytes and the token.
         let handle: dueq::claims::DeliveryHandle = delivery.handle.parse()?;
         let id = String::from_utf8_lossy(handle.id_bytes()).into_owned();
         let token = delivery
@@ -84,7 +84,7 @@ impl Got {
     }
 }
 
-/// One claim after the other, until the process is to end.
+/// Makes one claim after the other, until the process must end.
 pub(super) async fn run(own: Arc<Own>, queue: &'static str, mut stop: Stop) -> Result<()> {
     let mut handlers = JoinSet::new();
     while !*stop.borrow() {
@@ -116,7 +116,7 @@ fn start(own: &Own, queue: &str, got: &Got) {
         started_us: 0,
         by_hand: true,
     });
-    // A message whose id the library made has no version, and no trace.
+    // If the library made the id, the message has neither a version nor a trace.
     if *version > 0 && got.traceparent != trace_parent(id) {
         own.diary.write(&Event::Broken {
             queue: queue.to_owned(),
@@ -125,7 +125,7 @@ fn start(own: &Own, queue: &str, got: &Got) {
     }
 }
 
-/// One claim: what it got.
+/// Makes one claim, and returns its messages.
 async fn claim(own: &Own, queue: &str, stop: &mut Stop) -> Result<Vec<Got>> {
     let (claim, max, wait_ms) = (own.number(), fastrand::u32(MAX), fastrand::u64(WAIT_MS));
     let lease_ms = LEAST_LEASE_MS + LEASES * (own.life() % LIVES) + claim % LEASES;
@@ -173,15 +173,15 @@ async fn claim(own: &Own, queue: &str, stop: &mut Stop) -> Result<Vec<Got>> {
         let has_some = !got.is_empty();
         all.extend(got);
         match status {
-            // The broken consumer asks for it once more.
+            // A consumer that is broken on purpose sends the claim once more.
             200 if own.broken == Some(Program::AnswersHandledTwice) && has_some && !is_answered => {
                 is_answered = true;
             }
             200 | 204 => break,
-            // The server stops, is busy, or has no Redis.
+            // The server stops, is busy, or cannot reach Redis.
             _ => pause(stop).await,
         }
-        // What a lost answer has granted comes back after its lease.
+        // Messages of a lost answer come back after their lease.
         if *stop.borrow() {
             break;
         }
@@ -189,7 +189,7 @@ async fn claim(own: &Own, queue: &str, stop: &mut Stop) -> Result<Vec<Got>> {
     Ok(all)
 }
 
-/// Some claims are given up during the wait, others in the middle of the answer.
+/// Some claims are given up during the wait, others within the answer.
 fn patience(longest: Duration) -> Patience {
     match fastrand::u32(0..10) {
         0..3 => Patience::long(Duration::from_millis(fastrand::u64(0..60))),

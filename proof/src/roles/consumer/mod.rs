@@ -1,5 +1,5 @@
-//! Consumes queues over HTTP: claims by long polls that it repeats at the other server when an answer
-//! is lost, handles what it is handed, and settles by handles.
+//! Consumes queues over HTTP: claims by long polls, repeats a claim at the other server when its
+//! answer is lost, handles messages, and settles them by their handles.
 
 mod calls;
 mod claims;
@@ -36,7 +36,7 @@ impl FromStr for Server {
     }
 }
 
-/// Claims of one queue at a time.
+/// The number of concurrent claims of one queue.
 const LOOPS: u64 = 2;
 
 pub(super) async fn run(options: &Options, diary: &Diary, stop: Stop) -> Result<()> {
@@ -64,7 +64,7 @@ pub(super) async fn run(options: &Options, diary: &Diary, stop: Stop) -> Result<
 struct Own {
     diary: Diary,
     servers: Vec<Server>,
-    /// Of this process.
+    /// The name of this process.
     name: String,
     broken: Option<Program>,
     numbers: AtomicU64,
@@ -75,7 +75,7 @@ impl Own {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Which process of its place it is: `k1.3` is the third.
+    /// The number of this process within its place: 3 for `k1.3`.
     fn life(&self) -> u64 {
         let life = self.name.split('.').nth(1);
         life.and_then(|life| life.parse().ok()).unwrap_or(1)
@@ -85,7 +85,7 @@ impl Own {
         self.diary.write(&crate::history::Event::Http(event));
     }
 
-    /// The servers in turn, beginning with any of them.
+    /// The servers in rotation, beginning with a random one.
     fn turn(&self) -> impl Iterator<Item = &Server> {
         let first = fastrand::usize(0..self.servers.len().max(1));
         self.servers.iter().cycle().skip(first)

@@ -1,4 +1,4 @@
-//! What a consumer does with a message, and how it settles it.
+//! Decides what a consumer does with a message, and settles it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,17 +12,18 @@ use super::calls::{Patience, post};
 use super::claims::Got;
 use crate::history::{BY_HAND, Event, Handed, Http, Verb};
 
-/// A delivery with so many attempts is not forgotten: from the third crash on the back-off grows.
+/// A delivery above this attempt is always settled: from the third crash on, the back-off becomes
+/// long.
 const PATIENT_ATTEMPTS: u32 = 2;
 /// How long a handler runs, in ms.
 const WORK_MS: std::ops::Range<u64> = 0..60;
-/// A settlement is sent so often at most: the servers may be away for some seconds.
+/// The most tries of a settlement: the servers may be unreachable for some seconds.
 const SENDINGS: usize = 100;
 const AGAIN: Duration = Duration::from_millis(50);
 /// How long an answer may take: a server repeats its own call for 10 s.
 const ANSWER: Duration = Duration::from_secs(12);
 
-/// The answer of a server, as far as it is read here.
+/// The fields of a server's answer that are read here.
 #[derive(Debug, Deserialize)]
 struct Results {
     results: Vec<Outcome>,
@@ -75,13 +76,13 @@ pub(super) async fn handle(own: Arc<Own>, queue: &'static str, got: Got) {
             settling.settle(Verb::Ack, json!({})).await;
             settling.settle(Verb::Ack, json!({})).await;
         }
-        // Given back, and then settled: that must have no effect.
+        // Releases the message, and then settles it: the settlement must have no effect.
         42..48 => {
             settling.settle(Verb::Release, json!({})).await;
             tokio::time::sleep(Duration::from_millis(fastrand::u64(WORK_MS))).await;
             settling.settle(Verb::Ack, json!({})).await;
         }
-        // Forgotten: it comes back when its lease has run out.
+        // Does nothing: the message comes back when its lease has expired.
         48..50 if got.handed.4 <= PATIENT_ATTEMPTS => {}
         _ => settling.settle(Verb::Ack, json!({})).await,
     }
@@ -105,7 +106,7 @@ impl Settling<'_> {
         self.settle(Verb::Retry, fields).await;
     }
 
-    /// Asks one server after the other, until one of them answers.
+    /// Sends a settlement to one server after the other, until one answers.
     async fn settle(&self, verb: Verb, mut fields: Value) {
         let (op, Handed(id, token, ..)) = (self.own.number(), &self.got.handed);
         fields["handle"] = self.got.handle.clone().into();
@@ -146,7 +147,7 @@ impl Settling<'_> {
     }
 }
 
-/// The outcome in the words of the script. An error if the call is to be sent again.
+/// The outcome in the words of the script. An error means that the call must be sent again.
 fn word(verb: Verb, status: u16, body: &[u8]) -> Result<String> {
     if status != 200 {
         bail!("status {status}: {}", String::from_utf8_lossy(body));

@@ -1,5 +1,5 @@
-//! A million expired messages before a thousand live ones: how long one caller takes to get through
-//! them, beside as many ordinary messages.
+//! A million expired messages lie before a thousand live ones. Measures how long one caller needs
+//! to get through them, compared with a million ordinary messages.
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -18,11 +18,11 @@ use crate::kit::scenarios::{push, wall_us};
 const LIVE: u64 = 1_000;
 const AT_ONCE: usize = 64;
 const LEASE: Duration = Duration::from_secs(60);
-/// The first letter of ids.
+/// The first letter of the ids of expired messages.
 const EXPIRED: char = 'x';
-/// How long a worker trims dead messages: a beat trims 500, so a million take half an hour.
+/// How long a worker may trim dead messages: a beat trims 500, so a million take half an hour.
 const TRIMMING: Duration = Duration::from_secs(20);
-/// How long the caller may get nothing: it is stuck.
+/// If the caller gets no message for this time, the queue is stuck.
 const STUCK: Duration = Duration::from_secs(600);
 
 pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()> {
@@ -112,12 +112,12 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
 
 struct Drained {
     ids: BTreeSet<String>,
-    /// Claims without a message.
+    /// The number of claims that returned no message.
     empty: u64,
     seconds: f64,
 }
 
-/// One caller claims and acks so many messages.
+/// One caller claims and acks this number of messages.
 async fn drain(queue: &Queue, count: u64) -> Result<Drained> {
     let (begin, mut last) = (Instant::now(), Instant::now());
     let mut drained = Drained {
@@ -143,7 +143,7 @@ async fn drain(queue: &Queue, count: u64) -> Result<Drained> {
     Ok(drained)
 }
 
-/// Acks all at once, in one task: they share a call.
+/// Acks all deliveries concurrently in one task, so that they share a call.
 async fn ack(deliveries: Vec<Delivery>) -> Result<()> {
     let ack = |delivery: Delivery| Box::pin(async move { delivery.ack().await });
     let mut acks: Vec<_> = deliveries.into_iter().map(ack).collect();
@@ -170,7 +170,7 @@ async fn ack(deliveries: Vec<Delivery>) -> Result<()> {
 }
 
 /// Runs a worker, whose beats trim dead messages, until enough are trimmed or `TRIMMING` is over.
-/// Returns the seconds.
+/// Returns the time in seconds.
 async fn trim(queue: &Queue) -> Result<f64> {
     let begin = Instant::now();
     let worker = queue.worker().spawn(|_: Delivery| async {})?;
@@ -190,7 +190,7 @@ async fn trim(queue: &Queue) -> Result<f64> {
 mod tests {
     use super::*;
 
-    /// The whole scenario with a few messages, on a server.
+    /// Runs the whole scenario with few messages.
     #[tokio::test]
     async fn live_message_behind_expired_ones_is_claimed() -> Result<()> {
         let server = Server::start(&[])?;

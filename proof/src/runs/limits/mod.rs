@@ -1,4 +1,5 @@
-//! The limits of a queue: under faults by the checker of chaos, and expiry to the millisecond.
+//! The limits of a queue: runs under faults, judged by the checker of chaos; and expiry to the
+//! millisecond.
 
 mod expiry;
 
@@ -38,7 +39,7 @@ enum Scenario {
     Expiry,
 }
 
-/// What costs a queue with a limit the answers of its claims, its leases or its server.
+/// Faults that lose answers of claims, end leases or stop the server, in queues with a limit.
 const FAULTS: [Kind; 6] = [
     Kind::WorkerKill,
     Kind::WorkerStop,

@@ -1,4 +1,5 @@
-//! Poison messages among others in batches: whom their failures are charged to.
+//! Poison messages in batches: measures how many failures are charged to the other messages of a
+//! batch.
 
 mod worker;
 
@@ -18,7 +19,7 @@ use crate::kit::scenarios::{self, Ending, LOOK, alive, push};
 
 pub use worker::{Arguments as WorkerArguments, run as run_worker};
 
-/// After how many failed attempts a message is dead.
+/// The number of failed attempts after which a message is dead.
 const MAX_ATTEMPTS: u32 = 5;
 const POISON: &str = "poison";
 
@@ -63,7 +64,7 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
     .await
 }
 
-/// Pushes the messages, and lets workers handle them until none is left.
+/// Pushes the messages, and runs workers until no message is left.
 async fn handled(arguments: &Arguments, form: Form, report: &mut Report) -> Result<()> {
     let server = Server::start(&[])?;
     let queue = Client::connect(&server.url()).await?.queue("poison")?;
@@ -141,7 +142,7 @@ async fn handled(arguments: &Arguments, form: Form, report: &mut Report) -> Resu
     Ok(())
 }
 
-/// The middle one of each `one_in` messages.
+/// Whether the message is poison: the middle one of each `one_in` messages is.
 fn is_poison(number: u64, one_in: u64) -> bool {
     number % one_in == one_in / 2
 }
@@ -163,7 +164,8 @@ async fn dead_innocents(queue: &Queue, one_in: u64) -> Result<u64> {
     }
 }
 
-/// Reads the log of the workers: a line for each attempt of an innocent message after its first.
+/// Reads the log of the workers. It has a line for each attempt of an innocent message after its
+/// first attempt.
 fn charged(log: &Path) -> Result<HashMap<String, u64>> {
     let text = match std::fs::read_to_string(log) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),

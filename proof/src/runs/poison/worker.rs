@@ -1,4 +1,4 @@
-//! The workers: `dueq work --exec`, and a process that a poison message aborts.
+//! Workers: `dueq work --exec`, and a process that aborts at a poison message.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -49,7 +49,7 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Logs the attempts of innocent messages after their first. Aborts at a poison message.
+/// Logs attempts of innocent messages after their first attempt. Aborts at a poison message.
 fn handle(batch: &Batch<Vec<u8>>, log: &Path) -> Result<()> {
     for (payload, delivery) in batch {
         if payload == POISON.as_bytes() {
@@ -64,14 +64,14 @@ fn handle(batch: &Batch<Vec<u8>>, log: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Starts such a process.
+/// Starts a worker process that aborts at a poison message.
 pub(super) fn in_process(arguments: &super::Arguments, url: &str, log: &Path) -> Result<Process> {
     let start = Start::role("poison-worker")?.args(["--url", url, "--log"]);
     batches(start.args([log]), arguments).start()
 }
 
-/// Starts `dueq work`. Its command logs the attempts of innocent messages after their first; a
-/// poison message kills it.
+/// Starts `dueq work`. Its command logs attempts of innocent messages after their first attempt,
+/// and is killed by a poison message.
 pub(super) fn exec(arguments: &super::Arguments, url: &str, log: &Path) -> Result<Process> {
     let script = format!(
         r#"in=$(cat)

@@ -1,5 +1,5 @@
-//! Schedules that are due in hours cost idle nodes no call: the same two nodes serve a queue with
-//! schedules and one without, at the same time.
+//! Proves that schedules which are due only in hours cost idle nodes no call. Two nodes serve a
+//! queue with schedules and one without at the same time, and their calls are compared.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,12 +17,13 @@ use super::Arguments;
 const WITH: &str = "with";
 const WITHOUT: &str = "without";
 const NODES: usize = 2;
-/// Most of one apply.
+/// The most schedules of one apply.
 const CHUNK: usize = 1_000;
 const HOUR: Duration = Duration::from_secs(3_600);
-/// Until the nodes have found each other, and one leads.
+/// How long the nodes may take to find each other and elect a leader.
 const SETTLING: Duration = Duration::from_secs(5);
-/// Calls that the phases of the timers of two queues may differ by, and the part of all.
+/// By how many calls the two queues may differ because their timers have other phases; below, the
+/// allowed part of all calls.
 const SLACK: u64 = 3;
 const SLACK_PART: f64 = 0.1;
 

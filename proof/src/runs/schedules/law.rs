@@ -1,5 +1,5 @@
-//! Crons in six zones over four clock changes of each, by an injected clock that jumps: every fire
-//! became a tick, or was counted as missed, overlapped or paused.
+//! Crons in six time zones, over four clock changes of each, with an injected clock that jumps.
+//! Every fire must become a tick, or be counted as missed, overlapped or paused.
 
 use anyhow::{Context, Result};
 use dueq::schedules::{MissedPolicy, OverlapPolicy, Schedule, ScheduleInfo};
@@ -24,7 +24,7 @@ const ZONES: [&str; 6] = [
 ];
 const PATTERNS: [&str; 4] = ["30 2 * * *", "0 * * * *", "*/20 0-4 * * *", "15 0 * * 0"];
 const HOUR_MS: u64 = 3_600_000;
-/// Two years: clocks change four times in each of the zones.
+/// The simulated time: two years, in which clocks change four times in each zone.
 const SPAN_MS: u64 = 2 * 365 * 24 * HOUR_MS;
 
 pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()> {
@@ -84,7 +84,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     Ok(())
 }
 
-/// Two years in jumps of up to three days. Returns the nominal times of the ticks.
+/// Simulates two years in jumps of up to three days. Returns the nominal times of the ticks.
 async fn jump(raw: &mut Raw, queue: &Queue, schedule: Schedule, rng: &mut Rng) -> Result<Vec<u64>> {
     let name = queue.name();
     raw.allow_test_clock(name)?;
@@ -119,7 +119,7 @@ async fn jump(raw: &mut Raw, queue: &Queue, schedule: Schedule, rng: &mut Rng) -
     Ok(made)
 }
 
-/// Every fire from the first that counts to the last that is over, by the preview.
+/// Every fire from the first counted one to the last past one, computed by the preview.
 fn fires_of(info: &ScheduleInfo) -> Result<Vec<u64>> {
     let fires = info.schedule.fires(info.since_ms - 1)?;
     let fires = fires.map(|fire| fire.nominal_ms);

@@ -1,4 +1,4 @@
-//! Recurring schedules: no tick is lost or doubled.
+//! Recurring schedules: proves that no tick is lost or doubled.
 
 mod idle;
 mod law;
@@ -42,7 +42,7 @@ enum Scenario {
     Idle,
 }
 
-/// What costs the claims of ticks their answers, their leases, their server or its clock.
+/// Faults that lose answers of claims, end leases, stop the server or step its clock.
 const FAULTS: [Kind; 8] = [
     Kind::WorkerKill,
     Kind::WorkerStop,

@@ -1,45 +1,46 @@
-//! The messages of a soak: a fixed mixture, so that every path is taken all the time.
+//! The messages of a soak: a fixed mixture, so that every code path is always in use.
 
 use std::time::Duration;
 
 use dueq_bench_driver::due_of;
 
-/// Of a hundred messages, so many are due at once; the others between these delays ahead, evenly.
+/// The percentage of messages that are due at once. The delays of the others are spread evenly
+/// between these bounds.
 const IMMEDIATE: u64 = 20;
 pub(super) const LEAST_DELAY: Duration = Duration::from_secs(1);
 const MOST_DELAY: Duration = Duration::from_secs(30);
-/// Of a hundred messages, so many fail at their first attempt.
+/// The percentage of messages that fail at their first attempt.
 const RETRIED: u64 = 3;
-/// Of a hundred delayed messages, so many are cancelled, and so many rescheduled, this long after
-/// the push.
+/// The percentage of delayed messages that are cancelled; below, of those that are rescheduled, and
+/// how long after the push both happen.
 const CANCELLED: u64 = 3;
 const RESCHEDULED: u64 = 3;
 pub(super) const LATER: Duration = Duration::from_millis(500);
-/// When a retried message is due again.
+/// The delay after which a retried message is due again.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
-/// The fate of a message. Its payload has the letter after the due time.
+/// What happens to a message. Its payload has the letter of its mark after the due time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Acked,
     Retried,
     Cancelled,
-    /// Due that long after the push instead, in milliseconds.
+    /// Moved so that it is due this long after the push, in milliseconds.
     Rescheduled(u64),
 }
 
-/// A message before it is pushed.
+/// A message that is not pushed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Planned {
-    /// How long after the push it is due; 0 for at once.
+    /// How long after the push the message is due; 0 for at once.
     pub(super) delay_ms: u64,
     pub(super) fate: Fate,
 }
 
-/// Draws the messages; the same ones in every run.
+/// Generates the messages; every run gets equal ones.
 pub(super) struct Mixture {
     chance: fastrand::Rng,
-    /// All delays are divided by this.
+    /// The divisor of all delays.
     haste: u64,
 }
 
@@ -71,11 +72,11 @@ impl Mixture {
     }
 }
 
-/// How a handler treats a message.
+/// How a handler must treat a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
     Immediate,
-    /// Due at once, too, and its first attempt fails.
+    /// The message is due at once, and its first attempt fails.
     ImmediateRetried,
     Delayed,
     Retried,
@@ -91,7 +92,7 @@ const MARKS: [(Mark, u8); 6] = [
     (Mark::Cancelled, b'c'),
     (Mark::Rescheduled, b'm'),
 ];
-/// The index of the letter: after the 13 digits of the due time.
+/// The index of the mark's letter: after the 13 digits of the due time.
 const PLACE: usize = 13;
 
 impl Planned {
@@ -118,8 +119,7 @@ impl Planned {
     }
 }
 
-/// The due time of the message with this payload at its push, in Unix milliseconds, and how to
-/// treat it.
+/// Parses a payload: the due time at the push, in Unix milliseconds, and how to treat the message.
 pub(super) fn read(payload: &[u8]) -> Option<(u64, Mark)> {
     let (mark, _) = MARKS
         .iter()
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_payload_says_when_it_is_due_and_how_to_take_it() {
+    fn payload_contains_the_due_time_and_the_mark() {
         for (delay_ms, fate, mark) in [
             (0, Fate::Acked, Mark::Immediate),
             (0, Fate::Retried, Mark::ImmediateRetried),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fate_has_about_its_share_and_delays_are_in_their_range() {
+    fn mixture_has_every_fate_at_its_percentage() {
         let mut mixture = Mixture::new(1);
         let drawn: Vec<_> = (0..100_000).map(|_| mixture.draw()).collect();
         let count =

@@ -1,4 +1,4 @@
-//! The same work for hours, to find growth.
+//! A soak: the same load for hours, to find growth of memory or lateness.
 
 mod mixture;
 mod roles;
@@ -22,10 +22,11 @@ use sample::{Sample, Stage};
 use spread::Spread;
 use verdict::{Length, Seen, Totals};
 
-/// How long the maximum is measured, and how long it runs before that.
+/// How long the maximum rate is measured; below, how long the load runs before that.
 const CALIBRATION: Duration = Duration::from_secs(20);
 const CALIBRATION_WARM_UP: Duration = Duration::from_secs(5);
-/// How long to wait for the rest at the end: many times the longest delay and a retry.
+/// The longest wait for the remaining messages at the end: many times the longest delay and a
+/// retry.
 const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -80,7 +81,7 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
     );
 
     let mut soak = Soak::new(arguments, rate, most)?;
-    // New processes and a new server: the peaks of the calibration would hide growth.
+    // New processes and a new server, because peaks of the calibration would hide growth.
     let server = Server::start(&[])?;
     let mut stage = Stage::start(&server, "soak").await?;
     stage.begin(Some(rate)).await?;
@@ -93,7 +94,8 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
     verdict.print(arguments.json, true)
 }
 
-/// The maximum of acked and cancelled messages per second, with a push whenever there is room.
+/// Measures the maximum of acked and cancelled messages per second. The producer pushes whenever
+/// the queue has room.
 async fn calibrate() -> Result<f64> {
     let seconds = (CALIBRATION_WARM_UP + CALIBRATION).as_secs();
     eprintln!("measuring the maximum rate, for {seconds} s");
@@ -113,13 +115,13 @@ async fn calibrate() -> Result<f64> {
     Ok(most)
 }
 
-/// The observations so far.
+/// The observations of a soak so far.
 struct Soak<'a> {
     arguments: &'a Arguments,
     rate: u64,
     most: Option<f64>,
     samples: Vec<Sample>,
-    /// The lateness of the first window, of the last, and of the whole counted part.
+    /// The lateness in the first window, in the last window, and in the whole counted part.
     late: [Spread; 3],
     behind: Spread,
     totals: Totals,
@@ -144,14 +146,14 @@ impl<'a> Soak<'a> {
         Length(self.arguments.duration.as_secs_f64())
     }
 
-    /// Samples until the time is over.
+    /// Takes samples until the time is over.
     async fn watch(&mut self, stage: &mut Stage) -> Result<()> {
         let (start, warm_up) = (Instant::now(), self.arguments.warm_up);
         let all = warm_up + self.arguments.duration;
         let mut next = Duration::ZERO;
         while next < all {
-            // One sample is taken exactly at the end of the warm-up, so that no interval spans both
-            // parts.
+            // One sample is taken exactly at the end of the warm-up, so that no interval belongs to
+            // both parts.
             let after = next + self.arguments.interval;
             next = if next < warm_up {
                 after.min(warm_up)
@@ -193,7 +195,7 @@ impl<'a> Soak<'a> {
         }
     }
 
-    /// Stops the producer, waits for the remaining messages, and adds up.
+    /// Stops the producer, waits for the remaining messages, and computes the totals.
     async fn finish(&mut self, stage: &mut Stage) -> Result<()> {
         self.count(&stage.end_pushing().await?);
         let start = Instant::now();
@@ -231,7 +233,7 @@ impl<'a> Soak<'a> {
         );
     }
 
-    /// Writes the samples so far, with the verdict at the end.
+    /// Writes the samples so far; at the end also the verdict.
     fn save(&self, verdict: Option<&Value>) -> Result<()> {
         let Some(file) = &self.arguments.save else {
             return Ok(());

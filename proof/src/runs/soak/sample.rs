@@ -14,16 +14,16 @@ use super::roles::{Answer, Begin, Handled, Pushed, Request};
 use super::spread::Spread;
 use crate::kit::process::{self, Start};
 
-/// Limit for a process to answer, and to finish its work in flight.
+/// The longest time for a process to answer, or to finish its work in flight.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// All values of one sample. Times are of the interval before it.
+/// All values of one sample. Durations are those of the interval before it.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Sample {
-    /// Since the start of the counted part, in seconds.
+    /// The time since the start of the counted part, in seconds.
     pub(super) at_s: f64,
-    /// Pushed, acked and cancelled since the start, and the waiting messages: due, ready and
-    /// handled ones are parts of these.
+    /// The messages pushed, acked and cancelled since the start; and those that wait, of which due,
+    /// ready and handled ones are parts.
     pub(super) pushed: u64,
     pub(super) acked: u64,
     pub(super) cancelled: u64,
@@ -35,12 +35,12 @@ pub(super) struct Sample {
     pub(super) late_p99_ms: Option<f64>,
     pub(super) late_max_ms: Option<f64>,
     pub(super) immediate_p99_ms: Option<f64>,
-    /// How long after its time by the pace a message was stored.
+    /// p99 of how long after its intended time a message was stored.
     pub(super) behind_p99_ms: Option<f64>,
     pub(super) behind_max_ms: Option<f64>,
-    /// The memory of Redis's data, without the buffers of its clients.
+    /// The memory of Redis's data, without buffers of clients.
     pub(super) redis_data_kib: f64,
-    /// Processor time that the host withheld from this machine: 1 is a core.
+    /// The number of cores that the host withheld from this machine on average.
     pub(super) stolen_cores: f64,
     pub(super) node: Process,
     pub(super) producer: Process,
@@ -51,19 +51,19 @@ pub(super) struct Sample {
 pub(super) struct Process {
     pub(super) resident_kib: f64,
     pub(super) descriptors: u64,
-    /// Processor time over time: 1 is a core.
+    /// The number of cores that the process used on average.
     pub(super) cores: f64,
 }
 
-/// The two processes and the server, observed from outside.
+/// The two processes and the server, as observed from outside.
 pub(super) struct Stage {
     queue: Queue,
     node: process::Process,
     producer: process::Process,
     redis_pid: u32,
     connection: MultiplexedConnection,
-    /// Time of the last sample; the processor time of each, and the time withheld by the host,
-    /// until then.
+    /// The time of the last sample; the CPU time of each process until then, and the time withheld
+    /// by the host.
     last: (Instant, [f64; 4]),
 }
 
@@ -94,7 +94,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Node, producer, Redis.
+    /// The process ids of the node, the producer and Redis.
     fn pids(&self) -> Result<[u32; 3]> {
         Ok([self.node.number()?, self.producer.number()?, self.redis_pid])
     }
@@ -109,7 +109,7 @@ impl Stage {
         ])
     }
 
-    /// The reports of both since the last sample.
+    /// The reports of both processes since the last sample.
     pub(super) async fn done(&mut self) -> Result<(Handled, Pushed)> {
         let handled = ask::<Option<Handled>>(&mut self.node, &Request::Sample).await?;
         let pushed = ask::<Option<Pushed>>(&mut self.producer, &Request::Sample).await?;
@@ -134,7 +134,7 @@ impl Stage {
         Ok(self.queue.stats().await?)
     }
 
-    /// The memory of the server's data, without the buffers of its clients.
+    /// The memory of the server's data, without buffers of clients.
     async fn data_bytes(&mut self) -> Result<f64> {
         let mut info = redis::cmd("INFO");
         let info: String = info.arg("memory").query_async(&mut self.connection).await?;

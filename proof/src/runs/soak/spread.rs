@@ -1,19 +1,19 @@
-//! The distribution of times, in constant memory: the measurement itself must not grow.
+//! The distribution of durations, in constant memory, because the measurement itself must not grow.
 
 use anyhow::Result;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Longer times count as this one, in microseconds: an hour.
+/// The longest duration that is distinguished, in microseconds: an hour.
 const MOST_US: u64 = 3_600_000_000;
-/// How many digits of a time are kept.
+/// The number of significant digits of a duration that are kept.
 const DIGITS: u8 = 3;
 
-/// Times in microseconds.
+/// Durations in microseconds.
 #[derive(Debug, Clone)]
 pub(super) struct Spread(Histogram<u64>);
 
-/// The same between processes: times, and how often each occurred.
+/// Durations as sent between processes: each with the number of its occurrences.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pairs(Vec<(u64, u64)>);
 
@@ -26,7 +26,7 @@ impl Spread {
         self.0.saturating_record(us);
     }
 
-    /// The times recorded since the last call.
+    /// Returns the durations recorded since the last call.
     pub(super) fn take(&mut self) -> Pairs {
         let pairs = self
             .0
@@ -43,14 +43,15 @@ impl Spread {
         }
     }
 
-    /// The time in milliseconds that this share does not exceed; `None` without any time.
+    /// The duration in milliseconds that this share of all durations does not exceed; `None` if
+    /// there are none.
     pub(super) fn quantile_ms(&self, share: f64) -> Option<f64> {
         (!self.0.is_empty()).then(|| self.0.value_at_quantile(share) as f64 / 1_000.0)
     }
 }
 
 impl Pairs {
-    /// The percentiles of these times only.
+    /// The distribution of only these durations.
     pub(super) fn spread(&self) -> Result<Spread> {
         let mut spread = Spread::new()?;
         spread.add(self);
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_out_of_range_counts_as_the_longest() {
+    fn duration_above_the_range_counts_as_the_longest() {
         let mut spread = Spread::new().expect("bounds");
         spread.record(u64::MAX);
         assert_eq!(spread.take().0.len(), 1);

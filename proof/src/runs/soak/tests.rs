@@ -1,4 +1,4 @@
-//! The arithmetic of the verdict, on constructed samples.
+//! Tests the arithmetic of the verdict on made-up samples.
 
 use dueq_testkit::report::Report;
 
@@ -8,7 +8,7 @@ use super::verdict::{Length, Seen, Totals, growth, judge, slope};
 
 const HOUR: Length = Length(3_600.0);
 
-/// A sample every 10 s for an hour.
+/// An hour with a sample every 10 s.
 fn hour(look: impl Fn(&mut Sample)) -> Vec<Sample> {
     let process = Process {
         resident_kib: 10_000.0,
@@ -39,7 +39,7 @@ fn always(ms: u64) -> Spread {
     spread
 }
 
-/// The names of the broken rules.
+/// The names of the rules that these samples break.
 fn broken(samples: &[Sample], last_ms: u64, behind_ms: u64, totals: Totals) -> Vec<String> {
     let (first, last) = (always(100), always(last_ms));
     let seen = Seen {
@@ -61,7 +61,7 @@ fn only(broken: &[String], words: &str) {
 }
 
 #[test]
-fn the_slope_is_that_of_the_nearest_line() {
+fn slope_is_that_of_the_least_squares_line() {
     assert_eq!(slope(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]), Some(2.0));
     let points = [(0.0, 1.0), (1.0, 0.0), (2.0, 3.0), (3.0, 2.0)];
     let found = slope(&points).expect("a line");
@@ -72,8 +72,8 @@ fn the_slope_is_that_of_the_nearest_line() {
 }
 
 #[test]
-fn growth_is_that_of_the_second_half() {
-    // Grows by half in the first half, then by 1 KiB a second.
+fn growth_is_measured_over_the_second_half() {
+    // The usage grows by half in the first half, then by 1 KiB per second.
     let samples = hour(|sample| {
         sample.node.resident_kib = if sample.at_s <= 1_800.0 {
             sample.at_s
@@ -88,10 +88,10 @@ fn growth_is_that_of_the_second_half() {
 }
 
 #[test]
-fn windows_are_ten_minutes_or_a_sixth() {
+fn window_lasts_ten_minutes_or_a_sixth_of_the_soak() {
     assert_eq!(HOUR.windows(600.2), (true, false));
     assert_eq!(HOUR.windows(610.1), (false, false));
-    // The interval that ends there is before the last ten minutes.
+    // An interval that ends there lies before the last ten minutes.
     assert_eq!(HOUR.windows(3_000.2), (false, false));
     assert_eq!(HOUR.windows(3_010.1), (false, true));
     let short = Length(120.0);
@@ -104,7 +104,7 @@ fn windows_are_ten_minutes_or_a_sixth() {
 fn steady_or_shrinking_usage_is_no_finding() {
     let none = Vec::<String>::new();
     assert_eq!(broken(&hour(|_| {}), 119, 10, Totals::default()), none);
-    // Shrinking is flat, and so are fluctuation and a burst of descriptors in between.
+    // Shrinking counts as flat, and so do fluctuation and a short burst of descriptors.
     let shrinking = hour(|sample| {
         sample.node.resident_kib -= sample.at_s;
         sample.redis.resident_kib += match (sample.at_s as u64).is_multiple_of(20) {
@@ -157,7 +157,7 @@ fn growing_usage_is_a_finding() {
 }
 
 #[test]
-fn a_missed_pace_and_wrong_messages_are_reported() {
+fn verdict_reports_a_missed_pace_and_wrong_messages() {
     let slow = broken(&hour(|_| {}), 100, 1_000, Totals::default());
     only(&slow, "behind its pace");
     let totals = |early, unaccounted, failed, unwanted| Totals {
@@ -182,7 +182,7 @@ fn a_missed_pace_and_wrong_messages_are_reported() {
 }
 
 #[test]
-fn nothing_seen_is_not_flat() {
+fn soak_without_samples_is_not_flat() {
     let nothing = Spread::new().expect("bounds");
     let seen = Seen {
         rate: 1,

@@ -1,4 +1,4 @@
-//! Whether the soak stayed flat: pure arithmetic on the samples.
+//! Decides whether the soak stayed flat, by arithmetic on the samples alone.
 
 use dueq_testkit::report::{Report, rounded};
 use serde::Serialize;
@@ -8,14 +8,16 @@ use super::mixture::LEAST_DELAY;
 use super::sample::{Process, Sample};
 use super::spread::Spread;
 
-/// Memory is flat if it grows by no more than this share of its level over the second half of the time.
+/// Memory is flat if it grows by at most this percentage of its level over the second half of the
+/// time.
 const MOST_GROWTH_PERCENT: f64 = 3.0;
-/// Lateness is flat if its p99 in the last window is at most so many times that of the first.
+/// Lateness is flat if its p99 in the last window is at most this many times that of the first
+/// window.
 const MOST_LATENESS_RATIO: f64 = 1.2;
-/// The windows are ten minutes long, or a sixth of a shorter time.
+/// The length of a window: ten minutes, or a sixth of a shorter soak.
 const WINDOW_S: f64 = 600.0;
 
-/// The counted part, in seconds from its start.
+/// The length of the counted part, in seconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Length(pub(super) f64);
 
@@ -24,8 +26,8 @@ impl Length {
         WINDOW_S.min(self.0 / 6.0)
     }
 
-    /// Whether an interval that ends then belongs to the first window, and whether to the last.
-    /// Half a second of tolerance: samples are a little late.
+    /// Whether an interval that ends at `at_s` belongs to the first window; and whether to the
+    /// last. Half a second is tolerated, because samples are a little late.
     pub(super) fn windows(self, at_s: f64) -> (bool, bool) {
         (
             at_s <= self.window_s() + 0.5,
@@ -37,11 +39,11 @@ impl Length {
 /// The input of a verdict.
 pub(super) struct Seen<'a> {
     pub(super) rate: u64,
-    /// The measured maximum, of which the rate is half.
+    /// The measured maximum rate. The soak runs at half of it.
     pub(super) most: Option<f64>,
     pub(super) length: Length,
     pub(super) samples: &'a [Sample],
-    /// The lateness of the first window, of the last, and of all.
+    /// The lateness in the first window, in the last window, and in the whole counted part.
     pub(super) late: [&'a Spread; 3],
     pub(super) behind: &'a Spread,
     pub(super) totals: Totals,
@@ -54,22 +56,22 @@ pub(super) struct Totals {
     pub(super) acked: u64,
     pub(super) retried: u64,
     pub(super) cancelled: u64,
-    /// Pushed, and in the end neither acked nor cancelled.
+    /// Messages that were pushed, and at the end neither acked nor cancelled.
     pub(super) unaccounted: i64,
-    /// Leases that ran out.
+    /// Leases that expired.
     pub(super) crashed: u64,
     /// Deliveries before the due time.
     pub(super) early: u64,
-    /// Cancels and reschedules that came too late, and deliveries of messages that were to be
-    /// cancelled: no more than those.
+    /// Cancels and reschedules that came too late; and deliveries of messages that should have been
+    /// cancelled, which must not be more.
     pub(super) too_late: u64,
     pub(super) unwanted: u64,
-    /// Calls with an unexpected outcome, and the last of them.
+    /// Calls with an unexpected outcome; below, the last of them.
     pub(super) failed: u64,
     pub(super) failure: Option<String>,
 }
 
-/// A process, and the names of its figures: growth, first and last descriptors, cores.
+/// A process; and the names of its figures: growth, first and last descriptors, cores.
 type Of = (fn(&Sample) -> &Process, [&'static str; 3]);
 
 const PROCESSES: [Of; 3] = [
@@ -99,8 +101,8 @@ const PROCESSES: [Of; 3] = [
     ),
 ];
 
-/// Adds all figures and rules. Memory, descriptors and lateness stay flat, the pace is kept, and no
-/// message is early, delivered after its cancel or lost.
+/// Adds all figures and rules: memory, descriptors and lateness stay flat, the pace is kept, and no
+/// message is early, lost or delivered after its cancel.
 pub(super) fn judge(report: &mut Report, seen: &Seen<'_>) {
     let Seen {
         length,
@@ -141,8 +143,8 @@ pub(super) fn judge(report: &mut Report, seen: &Seen<'_>) {
     let stolen = samples.iter().map(|sample| sample.stolen_cores);
     let stolen = stolen.fold(0.0, f64::max);
     report.figure("stolen cores, worst interval", rounded(stolen));
-    // 99 % were stored within the shortest delay after their intended push, so that the lateness
-    // is the queue's.
+    // 99 % of messages must be stored within the shortest delay after their intended push, so that
+    // measured lateness is the queue's.
     let (behind, most) = (seen.behind.quantile_ms(0.99), LEAST_DELAY.as_millis());
     report.rule(
         "producer behind its pace, p99 ms",
@@ -164,7 +166,7 @@ fn flat(report: &mut Report, name: &'static str, grown: Option<f64>) {
     report.rule(name, grown.map(rounded), text, is_met);
 }
 
-/// The growth over the second half of the time, in per cent of its level.
+/// The growth over the second half of the time, as a percentage of the level.
 pub(super) fn growth(
     samples: &[Sample],
     length: Length,
@@ -179,7 +181,7 @@ pub(super) fn growth(
     Some(100.0 * slope(&points)? * length.0 / 2.0 / level)
 }
 
-/// The slope of the least-squares line; `None` if the points do not define one.
+/// The slope of the least-squares line; `None` if the points do not determine one.
 pub(super) fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let n = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
@@ -192,7 +194,7 @@ pub(super) fn slope(points: &[(f64, f64)]) -> Option<f64> {
     (across > 0.0).then(|| both / across)
 }
 
-/// The most open descriptors in the first window, and in the last.
+/// The most open descriptors in the first window; and in the last.
 fn most_descriptors(samples: &[Sample], length: Length, of: fn(&Sample) -> &Process) -> [u64; 2] {
     let within = |is: fn((bool, bool)) -> bool| {
         let samples = samples.iter();

@@ -1,5 +1,5 @@
-//! The append-only file of a private server: which changes the scripts made, in their order. No
-//! reply and no client takes part in it.
+//! Reads the append-only file of a private server: which changes the scripts made, in order. It
+//! needs neither replies nor clients.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use dueq::admin::queue_keys;
 
-/// Before the id of a next message in `attrs`.
+/// The byte before the id of a next message in `attrs`.
 const NEXT_MARK: u8 = 3;
-/// Behind the claim of a delivery whose lease was extended: no worker took the message again.
+/// The character after the claim of a delivery whose lease was extended; such a write is not a new
+/// claim.
 const EXTENDED: char = '+';
-/// Fields of hashes that begin with a byte below this are no ids.
+/// A field of a hash that begins with a byte below this is not an id.
 const FIRST_OF_IDS: u8 = 32;
 
 /// One change of a message.
@@ -22,13 +23,13 @@ pub(super) enum Change<'a> {
     Stored { id: &'a str, payload: &'a str },
     /// The message waits until this time, in Unix ms.
     Due { id: &'a str, at_ms: u64 },
-    /// A worker has it.
+    /// A worker has claimed the message.
     Claimed { id: &'a str },
-    /// A next message is kept for after its delivery.
+    /// A next message is kept until the delivery of the present one ends.
     Kept { id: &'a str, payload: &'a str },
 }
 
-/// Calls `each` for every change of the queue that the server in this folder recorded.
+/// Calls `each` for every change of the queue in the append-only file in this folder.
 pub(super) fn changes(folder: &Path, queue: &str, mut each: impl FnMut(Change<'_>)) -> Result<()> {
     let keys = queue_keys(queue)?;
     let mut count = 0;
@@ -49,7 +50,7 @@ pub(super) fn changes(folder: &Path, queue: &str, mut each: impl FnMut(Change<'_
     Ok(())
 }
 
-/// The parts of the append-only file that hold commands, in their order.
+/// The parts of the append-only file that contain commands, in order.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let folder = folder.join("appendonlydir");
     let mut files = Vec::new();
@@ -59,7 +60,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
             files.push(path);
         }
     }
-    // A second part would need a rewrite, which the server does not do.
+    // A rewrite would make a second part; the server does none.
     ensure!(files.len() == 1, "{} parts of commands, not 1", files.len());
     Ok(files)
 }
@@ -98,7 +99,7 @@ fn changes_of(
             }
         }
     } else if name.eq_ignore_ascii_case("ZADD") && key == scheduled {
-        // Options such as NX come before the pairs.
+        // Options such as NX precede the pairs.
         let options = rest.len() % 2 + usize::from(rest.len() % 2 == 0 && !is_number(rest)) * 2;
         for pair in rest[options..].chunks_exact(2) {
             if pair[1]
@@ -126,7 +127,7 @@ fn is_number(words: &[String]) -> bool {
         .is_some_and(|word| word.parse::<f64>().is_ok())
 }
 
-/// The next command, as text; bytes that are no UTF-8 are replaced. `None` at the end.
+/// The next command as text; bytes that are not UTF-8 are replaced. `None` at the end of the file.
 fn command(reader: &mut impl BufRead) -> Result<Option<Vec<String>>> {
     let mut line = String::new();
     loop {
@@ -135,7 +136,7 @@ fn command(reader: &mut impl BufRead) -> Result<Option<Vec<String>>> {
             return Ok(None);
         }
         if !line.starts_with('#') {
-            break; // `#TS:` lines are times
+            break; // lines with `#TS:` are timestamps
         }
     }
     let count = number(&line, '*')?;

@@ -1,4 +1,4 @@
-//! Windows, debounces, next messages and follow-ups, judged by the server's own record.
+//! Windows, debounces, next messages and follow-ups, judged by the server's append-only file.
 
 mod aof;
 mod chains;
@@ -91,7 +91,7 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
     .await
 }
 
-/// A server that writes every change to its append-only file, and never rewrites that.
+/// Starts a server that writes every change to its append-only file, and never rewrites the file.
 fn recording_server() -> Result<Server> {
     let no_rewrites = ["--auto-aof-rewrite-percentage", "0"];
     let file = ["--appendonly", "yes", "--appendfsync", "no"];
@@ -103,7 +103,7 @@ fn now_ms() -> u64 {
     wall_us() / 1_000
 }
 
-/// The result of `work`; prints a line of progress every 5 s until then.
+/// Awaits `work`; until then prints a line of progress every 5 s.
 async fn with_progress<T>(work: impl Future<Output = T>, line: impl Fn() -> String) -> T {
     tokio::pin!(work);
     loop {

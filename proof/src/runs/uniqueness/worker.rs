@@ -1,5 +1,5 @@
-//! A worker process of `next` or `chains`, from the inside. Each handler prints a line before it acts,
-//! so the parent knows of it whatever happens to the process.
+//! A worker process of `next` or `chains`, from inside. Each handler prints a line before it acts,
+//! so the parent process knows of it whatever happens to this one.
 
 use std::collections::HashMap;
 use std::io::BufRead;
@@ -19,11 +19,11 @@ use super::next::FIRST;
 /// Short, so that the messages of a killed worker come back soon.
 pub(super) const LEASE: Duration = Duration::from_secs(2);
 const HANDLERS: usize = 32;
-/// The longest time of a step of a chain: so long that many steps run when a worker is stopped.
+/// The longest duration of a step: long enough that many steps run when a worker is stopped.
 const STEP_US: u64 = 50_000;
-/// One step in so many gives its delivery back, and tries to ack it later.
+/// One step in this number gives its delivery back, and tries to ack it later.
 const STALE_ONE_IN: u64 = 50;
-/// How much later at most: another run has the message by then, or has finished it.
+/// The longest delay of that ack. By then another run has the message, or has finished it.
 const STALE_US: u64 = 40_000;
 
 /// Runs a worker until its standard input ends.
@@ -43,7 +43,7 @@ pub enum Role {
     Chains,
 }
 
-/// The first runs that wait for the parent, by their numbers.
+/// The first runs that wait for the parent process, by number.
 type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<String>>>>;
 
 pub async fn run(arguments: &Arguments, role: Role) -> Result<()> {
@@ -76,7 +76,7 @@ pub async fn run(arguments: &Arguments, role: Role) -> Result<()> {
     std::process::exit(0)
 }
 
-/// Passes the lines `RUN WORD` of the standard input on to the runs.
+/// Passes lines `RUN WORD` of the standard input to the runs.
 fn obey(waiting: &Waiting) -> Result<()> {
     for line in std::io::stdin().lock().lines() {
         let line = line?;
@@ -89,7 +89,7 @@ fn obey(waiting: &Waiting) -> Result<()> {
     Ok(())
 }
 
-/// A run of `next`: the first payload waits until the parent has pushed.
+/// A run of `next`. With the first payload it waits until the parent process has pushed.
 async fn next(delivery: Delivery, run: u64, waiting: &Waiting) -> Result<Settlement> {
     let (sender, told) = oneshot::channel();
     let payload = String::from_utf8_lossy(delivery.payload()).into_owned();
@@ -106,9 +106,9 @@ async fn next(delivery: Delivery, run: u64, waiting: &Waiting) -> Result<Settlem
     })
 }
 
-/// A run of `chains`: acks its step and pushes the next one, by hand.
+/// A run of `chains`: acks its step by hand, and pushes the next one with the ack.
 async fn step(delivery: Delivery, uid: Uid) -> Result<Settlement> {
-    // The judge finds it in the server's record.
+    // The judge finds this message in the append-only file.
     let Some(step) = Step::parse(&delivery.id()) else {
         return Ok(Settlement::Ack);
     };

@@ -1,4 +1,4 @@
-//! Histories of a server of HTTP and of a consumer.
+//! Histories of a server of HTTP and a consumer.
 
 mod pair;
 
@@ -20,7 +20,7 @@ fn a_delivery_over_http_is_clean() {
 }
 
 #[test]
-fn two_claims_get_the_same_delivery() {
+fn delivery_handed_to_two_claims_is_found() {
     let mut pair = Pair::new();
     pair.at(10).sent(1, true).sent(2, true);
     let token = pair.granted(1);
@@ -29,18 +29,18 @@ fn two_claims_get_the_same_delivery() {
 }
 
 #[test]
-fn a_delivery_that_was_not_granted_is_found() {
+fn delivery_over_http_without_a_grant_is_found() {
     let mut pair = Pair::new();
     pair.at(10).sent(1, true);
     let token = pair.granted(1);
-    // It claims another attempt than the one that was granted.
+    // The consumer names another attempt than the granted one.
     pair.handed(1, &token, 2).acked(&token);
     let found = pair.verdict().violations;
     assert_eq!(found[&Kind::Unexpected], 1);
     assert_eq!(found[&Kind::ChargedToRepetition], 0, "it was sent before");
 }
 
-/// The reply to the claim is lost, and `held` shows this attempt under this token.
+/// The reply to the claim is lost, and `held` shows this attempt and this token.
 fn shown(attempt: u32, token: &str) -> Pair {
     let mut pair = Pair::new();
     pair.at(10).sent(1, true);
@@ -75,7 +75,7 @@ fn show(pair: &mut Pair, attempt: u32, token: &str) {
 }
 
 #[test]
-fn held_shows_what_a_lost_claim_was_granted() {
+fn held_may_show_the_grants_of_a_lost_claim() {
     shown(1, HELD).is_clean();
     assert!(shown(2, HELD).verdict().count(Kind::Contradictions) > 0);
     // No claim has this token.
@@ -84,7 +84,7 @@ fn held_shows_what_a_lost_claim_was_granted() {
 }
 
 #[test]
-fn held_shows_nothing_that_is_not_leased() {
+fn held_that_shows_an_unleased_message_is_found() {
     let mut pair = Pair::new();
     show(&mut pair, 1, HELD);
     pair.server.left(State::Scheduled, &[("a", 0, 0)]);
@@ -103,7 +103,7 @@ fn repeated(sent_ms: u64, answered_ms: u64, repeatable: bool) -> Pair {
 }
 
 #[test]
-fn a_repetition_in_time_gets_the_grant() {
+fn repeated_claim_must_get_the_grant_while_leased() {
     let charged = |sent_ms, answered_ms| {
         let mut pair = repeated(sent_ms, answered_ms, true);
         pair.later(3_000, 2);
@@ -111,13 +111,13 @@ fn a_repetition_in_time_gets_the_grant() {
     };
     charged(40, 100).has(Kind::ChargedToRepetition);
     charged(40, 1_015).has(Kind::ChargedToRepetition);
-    // The lease may have ended by then.
+    // The lease may have expired by then.
     charged(40, 1_025).is_clean();
     assert_eq!(charged(40, 1_025).verdict().http.unreceived, 1);
 }
 
 #[test]
-fn a_repetition_before_the_grant_need_not_get_it() {
+fn claim_repeated_before_the_grant_need_not_get_it() {
     let mut pair = Pair::new();
     pair.at(10).sent(1, true).unanswered(1).sent(1, true);
     pair.granted(1);
@@ -136,12 +136,12 @@ fn a_repetition_that_gets_the_grant_is_counted() {
 }
 
 #[test]
-fn only_answers_about_the_lease_count() {
+fn error_answer_to_a_repeated_claim_is_no_violation() {
     let mut pair = Pair::new();
     pair.at(10).sent(1, true);
     pair.at(20).granted(1);
     pair.at(30).unanswered(1).at(40).sent(1, true);
-    // Redis is away.
+    // Redis is unreachable.
     pair.answered(1, 504, Vec::new());
     pair.later(3_000, 2).is_clean();
 }
@@ -162,7 +162,7 @@ fn a_step_of_the_clock_may_end_a_lease() {
 }
 
 #[test]
-fn an_emptied_store_holds_no_lease() {
+fn grant_in_an_emptied_store_need_not_be_handed_out() {
     let emptied = |is_emptied| {
         let mut pair = repeated(40, 100, true);
         if is_emptied {
@@ -181,7 +181,7 @@ fn an_emptied_store_holds_no_lease() {
 }
 
 #[test]
-fn a_grant_goes_to_a_consumer_or_back() {
+fn grant_must_reach_a_consumer_or_be_given_back() {
     let granted = |is_answered, is_released, is_killed: bool| {
         let mut pair = Pair::new();
         pair.at(10).sent(1, false);
@@ -209,7 +209,7 @@ fn a_grant_goes_to_a_consumer_or_back() {
 }
 
 #[test]
-fn a_consumer_starts_what_it_gets() {
+fn consumer_must_start_each_delivery_it_gets() {
     let mut pair = Pair::new();
     pair.at(10).sent(1, true);
     let token = pair.granted(1);
@@ -227,7 +227,7 @@ fn a_grant_without_a_claim_is_found() {
     pair.has(Kind::Unexpected);
 }
 
-/// A server settles `a`, which a consumer has or not.
+/// A server settles `a`. `has_it`: whether the consumer had received it.
 fn settled(repeatable: bool, has_it: bool, verb: Verb, verdict: &str) -> Pair {
     let mut pair = Pair::new();
     pair.at(10).sent(1, repeatable);
@@ -246,7 +246,7 @@ fn settled(repeatable: bool, has_it: bool, verb: Verb, verdict: &str) -> Pair {
 }
 
 #[test]
-fn a_server_settles_only_what_it_is_asked_to() {
+fn settlement_that_no_consumer_asked_for_is_found() {
     settled(true, true, Verb::Ack, "OK").has(Kind::SettledUnasked);
     settled(false, false, Verb::Ack, "OK").has(Kind::SettledUnasked);
     let released = |repeatable, has_it| {
@@ -261,7 +261,7 @@ fn a_server_settles_only_what_it_is_asked_to() {
 }
 
 #[test]
-fn a_consumer_is_told_what_the_queue_answered() {
+fn outcome_told_to_a_consumer_must_be_the_queues_answer() {
     let told = |answer: Option<&str>, outcome: &str| {
         let mut pair = Pair::new();
         pair.at(10).sent(1, true);

@@ -1,11 +1,11 @@
-//! A server and a consumer that tell one story.
+//! A server and a consumer, each with a history.
 
 use dueq_proof::check::{Kind, Verdict};
 use dueq_proof::history::{ClaimedItem, Event, Handed, Http, Role, Verb};
 
 use crate::story::{Story, Token, assert_clean, assert_has};
 
-/// Both have the same clock, which moves on by 1 ms with each step.
+/// Both histories have one clock, which advances by 1 ms with each step.
 pub(super) struct Pair {
     ms: u64,
     pub(super) server: Story,
@@ -13,7 +13,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// The message `a` is due.
+    /// Begins with a due message `a`.
     pub(super) fn new() -> Self {
         let mut server = Story::of(Role::Serve);
         server.push("a", "+0", "CREATED");
@@ -37,7 +37,7 @@ impl Pair {
         self.at(self.ms + 1)
     }
 
-    /// A line of the consumer.
+    /// Adds a line to the consumer's history.
     pub(super) fn write(&mut self, event: Http) -> &mut Self {
         self.next().consumer.write(Event::Http(event));
         self
@@ -59,7 +59,7 @@ impl Pair {
         self.write(Http::Unanswered { claim, error })
     }
 
-    /// The server is granted `a`.
+    /// The server's claim is granted `a`.
     pub(super) fn granted(&mut self, attempt: u32) -> Token {
         self.next().server.grant(&[item(attempt)])
     }
@@ -82,7 +82,7 @@ impl Pair {
         })
     }
 
-    /// The consumer gets `a` and starts a handler.
+    /// The consumer receives `a`, and starts a handler.
     pub(super) fn handed(&mut self, claim: u64, token: &str, attempt: u32) -> &mut Self {
         let due_ms = Story::server(0);
         let handed = Handed("a".into(), token.into(), 1, due_ms, attempt);
@@ -114,14 +114,14 @@ impl Pair {
         self.write(Http::Settled { op, outcome })
     }
 
-    /// The consumer acks `a`, and nothing is left.
+    /// The consumer acks `a`, and no message is left.
     pub(super) fn acked(&mut self, token: &str) -> &mut Self {
         self.asks(99, Verb::Ack, token);
         self.next().server.ack("a", token);
         self.is_told(99, "OK")
     }
 
-    /// A later claim gets `a`, and it is acked.
+    /// A later claim receives `a`, and its consumer acks it.
     pub(super) fn later(&mut self, ms: u64, attempt: u32) -> &mut Self {
         self.at(ms).sent(50, true);
         let token = self.granted(attempt);

@@ -128,8 +128,8 @@ impl Simulation {
 
     pub(super) fn reschedule(&mut self) {
         let (id, delay_ms) = (self.id(), self.rng.u64(0..400));
-        // To the very ms of its present due time: frequent enough here to matter, and the checker
-        // takes it for a move.
+        // A move to exactly the present due time, in ms. It is frequent here, and the checker takes
+        // it for a change.
         if self
             .messages
             .get(&id)

@@ -1,5 +1,5 @@
-//! A queue in memory that follows docs/protocol, or breaks one rule of it, with random calls and
-//! lost replies.
+//! A queue in memory that follows docs/protocol or breaks one rule of it, used by random calls and
+//! with lost replies.
 
 mod changes;
 
@@ -61,18 +61,18 @@ pub(crate) struct Simulation {
     wrong: Wrong,
     ms: u64,
     messages: BTreeMap<String, Message>,
-    /// The pushes that have made a message.
+    /// The pushes that have stored a message.
     made: BTreeSet<(String, u64)>,
-    /// Pushes without an answer, to be repeated: id, delay, until.
+    /// Unanswered pushes that will be repeated: id, delay, `until`.
     repeated: Vec<(String, u64, u64)>,
-    /// Until when a cancelled id is remembered.
+    /// For each cancelled id: the time until which it is remembered.
     cancelled: BTreeMap<String, u64>,
-    /// The deliveries that clients believe to have.
+    /// The deliveries that clients believe they hold.
     held: Vec<(String, String)>,
     tokens: u64,
 }
 
-/// A reply of a word and a due time: the server's clock, `ms` after the start of the story.
+/// A reply of a word and a due time: the server's time `ms` after the start of the story.
 fn told(word: &str, ms: u64) -> String {
     format!("{word} {}", Story::server(ms))
 }
@@ -130,7 +130,8 @@ impl Simulation {
         self.story.verdict()
     }
 
-    /// One reply in ten is lost, of a call that was applied or of one that was not; then `false`.
+    /// Answers a call. One reply in ten is lost, and then returns `false`: that call may or may not
+    /// have been applied.
     fn answer(&mut self, call: Call, apply: impl FnOnce(&mut Self) -> (Answer, bool)) -> bool {
         match self.rng.u32(0..20) {
             0 => {
@@ -158,7 +159,7 @@ impl Simulation {
         format!("m{}", self.rng.u32(0..IDS))
     }
 
-    /// A new push, or the repetition of one without an answer, with other pushes in between.
+    /// Makes a new push, or repeats an unanswered one after other pushes.
     fn push(&mut self) {
         let (id, delay_ms, until_ms) = if !self.repeated.is_empty() && self.rng.u32(0..15) == 0 {
             self.repeated
@@ -171,7 +172,7 @@ impl Simulation {
             )
         };
         let call = push(&id, &format!("+{delay_ms}"), Story::server(until_ms), "");
-        // More of these replies are lost than of others, because a message lives long.
+        // Replies to pushes are lost more often than others, because a message lives for long.
         let is_lost = self.rng.bool();
         if is_lost {
             let (_, changed) = self.pushed(&id, delay_ms, until_ms);

@@ -1,4 +1,4 @@
-//! Calls, and the words of their item results.
+//! Makes calls, and the words of their item results.
 
 use dueq_proof::history::{Answer, Call, ChangeItem, PushItem, SettleItem, Verb};
 pub(super) fn due_ms(due: &str, now_ms: u64) -> u64 {

@@ -18,23 +18,23 @@ const LOCAL_US: u64 = 5_000_000;
 
 pub(crate) struct Story {
     ms: u64,
-    /// How far the server's clock was set, forward or back.
+    /// By how much the server's clock was set, forward or back.
     pub(crate) server_step_ms: i64,
     pub(crate) seq: u64,
     pub(crate) incarnation: &'static str,
-    /// On a cluster.
+    /// The master that answers, on a cluster.
     pub(crate) master: &'static str,
-    /// Of the queue's map.
+    /// The epoch of the queue's map.
     pub(crate) epoch: u64,
     pub(crate) queue: &'static str,
     call: u64,
     token: u64,
-    /// The lease that claims get; they ask for a second.
+    /// The lease that claims get, in ms; a second by default.
     pub(crate) lease_ms: u64,
     asked_ms: u64,
-    /// By id: its score, or its time of death.
+    /// For each id: its score, or its time of death.
     times: HashMap<String, u64>,
-    /// By id: the options in a claim.
+    /// For each id: its options in a claim.
     options: HashMap<String, String>,
     events: Vec<(u64, Event)>,
 }
@@ -43,14 +43,14 @@ pub(crate) struct Story {
 pub(crate) type Token = String;
 
 impl Story {
-    /// The story of a worker that serves `q` with many handlers.
+    /// A story of a worker that serves `q` with many handlers.
     pub(crate) fn new() -> Self {
         let mut story = Self::of(Role::Worker);
         story.serves_under(0);
         story
     }
 
-    /// The node of the worker claims under leases of so many ms; claims under others are by hand.
+    /// Sets the lease of the worker's node, in ms; claims with other leases are by hand.
     pub(crate) fn serves_under(&mut self, lease_ms: u64) -> &mut Self {
         let queues = vec![Share {
             queue: "q".into(),
@@ -65,7 +65,7 @@ impl Story {
         })
     }
 
-    /// The worker begins to serve.
+    /// The worker begins to serve these queues.
     pub(crate) fn serves(&mut self, concurrency: u32, queues: Vec<Share>) -> &mut Self {
         self.write(Event::Serves {
             concurrency,
@@ -74,7 +74,7 @@ impl Story {
         })
     }
 
-    /// The story of a process with this role.
+    /// A story of a process with this role.
     pub(crate) fn of(role: Role) -> Self {
         let begin = Event::Begin {
             role,
@@ -101,18 +101,18 @@ impl Story {
         }
     }
 
-    /// Moves on to so many ms after the start.
+    /// Moves the time on to `ms` after the start.
     pub(crate) fn at(&mut self, ms: u64) -> &mut Self {
         self.ms = ms;
         self
     }
 
-    /// The server's time so many ms after the start.
+    /// The server's time `ms` after the start.
     pub(crate) fn server(ms: u64) -> u64 {
         SERVER_MS + ms
     }
 
-    /// The server's clock now.
+    /// The present time of the server's clock.
     pub(crate) fn now_ms(&self) -> u64 {
         SERVER_MS
             .checked_add(self.ms)
@@ -120,9 +120,9 @@ impl Story {
             .expect("a time")
     }
 
-    /// The clock of the processes now.
+    /// The present time by the clock of the processes.
     pub(crate) fn t_us(&mut self) -> u64 {
-        // Lines never have the same time.
+        // Two lines never have one time.
         let t_us =
             (LOCAL_US + self.ms * 1_000).max(self.events.last().map_or(0, |(t_us, _)| t_us + 1));
         t_us.max(LOCAL_US)
@@ -153,7 +153,7 @@ impl Story {
         self.call_by((epoch, epoch), what, answer, changed)
     }
 
-    /// A call by the map of one epoch, answered by a partition with that of another.
+    /// A call by the map of one epoch, answered by a partition with the map of another.
     pub(crate) fn call_by(
         &mut self,
         (sent, epoch): (u64, u64),
@@ -177,7 +177,7 @@ impl Story {
         })
     }
 
-    /// Remembers the last reported time of each id for the remaining messages.
+    /// Notes the last reported time of each id, for the remaining messages.
     fn note_times(&mut self, what: &Call, answer: &Answer) {
         let Answer::Items(verdicts) = answer else {
             return;
@@ -246,7 +246,7 @@ impl Story {
         }
     }
 
-    /// A call without an answer; it was applied if `applied`.
+    /// A call without an answer. `applied`: whether the server applied it.
     pub(crate) fn unanswered(&mut self, what: Call, applied: bool) -> &mut Self {
         let call = self.invoke(what);
         self.seq += u64::from(applied);
@@ -264,12 +264,12 @@ impl Story {
             error: "OOM".into(),
         })
     }
-    /// The verdict on the history so far, with no more remaining messages.
+    /// The verdict on the history so far, if no further messages remain.
     pub(crate) fn verdict(&mut self) -> Verdict {
         self.verdict_beside(&[])
     }
 
-    /// The verdict on this history and those of other processes.
+    /// The verdict on this history together with those of other processes.
     pub(crate) fn verdict_beside(&mut self, others: &[&Self]) -> Verdict {
         self.left(State::Scheduled, &[]);
         let others = others.iter().map(|other| other.events.clone());
@@ -282,7 +282,7 @@ impl Story {
         assert_clean(&self.verdict());
     }
 
-    /// Asserts exactly this violation, and no other.
+    /// Asserts that the story has this violation, once, and no other.
     #[track_caller]
     pub(crate) fn has(&mut self, kind: Kind) {
         assert_has(&self.verdict(), kind);
@@ -295,7 +295,7 @@ pub(crate) fn assert_clean(verdict: &Verdict) {
     assert_eq!(verdict.unjudged, 0);
 }
 
-/// Asserts exactly this violation, and no other.
+/// Asserts that the verdict has this violation, once, and no other.
 #[track_caller]
 pub(crate) fn assert_has(verdict: &Verdict, kind: Kind) {
     let found: Vec<_> = verdict

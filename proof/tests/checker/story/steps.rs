@@ -7,7 +7,7 @@ impl Story {
         self.call(push(id, due, 0, ""), words(verdict), changes(verdict))
     }
 
-    /// A push that must be on a replica before its outcome, and that outcome.
+    /// A push that must be on a replica before its caller gets an outcome; and that outcome.
     pub(crate) fn push_replicated(&mut self, id: &str, verdict: &str, told: &str) -> &mut Self {
         self.call += 1;
         let op = self.call;
@@ -24,7 +24,7 @@ impl Story {
         })
     }
 
-    /// A failover to a master with the changes up to this `seq`.
+    /// A failover to a master that has the changes up to this `seq`.
     pub(crate) fn failed_over(&mut self, survived: u64) -> &mut Self {
         self.seq = survived + 1_000_000;
         self.write(Event::Undone {
@@ -50,7 +50,7 @@ impl Story {
         )
     }
 
-    /// A claim of one message, version 1, for a second; its handler starts.
+    /// A claim of one message, of version 1, for a second; its handler starts.
     pub(crate) fn claim(&mut self, id: &str, due_ms: u64, attempt: u32) -> Token {
         self.claim_version(id, 1, due_ms, attempt)
     }
@@ -76,7 +76,7 @@ impl Story {
         token
     }
 
-    /// A handler of the node begins with these values of its message.
+    /// A handler of the node starts with these values of its message.
     pub(crate) fn started(
         &mut self,
         id: &str,
@@ -95,7 +95,7 @@ impl Story {
         })
     }
 
-    /// The same for so many ms.
+    /// Like `claim`, with a lease of `lease_ms`.
     pub(crate) fn claim_for(&mut self, id: &str, due_ms: u64, lease_ms: u64) -> Token {
         let asked_ms = std::mem::replace(&mut self.asked_ms, lease_ms);
         let granted_ms = std::mem::replace(&mut self.lease_ms, lease_ms);
@@ -104,7 +104,7 @@ impl Story {
         token
     }
 
-    /// A claim that grants these; no handler starts.
+    /// A claim that grants these messages; no handler starts.
     pub(crate) fn grant(&mut self, items: &[ClaimedItem]) -> Token {
         self.token += 1;
         let token = format!("{:016x}", self.token);
@@ -130,7 +130,7 @@ impl Story {
         token
     }
 
-    /// A claim that may take due messages and finds nothing.
+    /// A claim that may take due messages, and finds none.
     pub(crate) fn find_nothing(&mut self, paused: bool) -> &mut Self {
         let what = Call::Claim {
             n: 10,
@@ -149,7 +149,7 @@ impl Story {
         )
     }
 
-    /// A caller of the library starts an operation on one id, and gets an outcome.
+    /// A caller of the library starts an operation on one id. The operation is then answered.
     pub(crate) fn asked(&mut self, op: u64, verb: Verb, id: &str) -> &mut Self {
         self.write(Event::Asked {
             queue: "q".into(),
@@ -172,7 +172,7 @@ impl Story {
         self.write(Event::End)
     }
 
-    /// A settlement that asks for the time in its answer.
+    /// A settlement that asks for the time which its answer has.
     pub(crate) fn settle(&mut self, verb: Verb, id: &str, token: &str, verdict: &str) -> &mut Self {
         let told_ms = verdict
             .split_once(' ')
@@ -235,7 +235,7 @@ impl Story {
         )
     }
 
-    /// The remaining messages at their last reported times: id, failures, crashes.
+    /// The messages that remain, at their last reported times: id, failures, crashes.
     pub(crate) fn left(&mut self, state: State, items: &[(&str, u32, u32)]) -> &mut Self {
         let item = |(id, failures, crashes): &(&str, u32, u32)| {
             let time_ms = self.times.get(*id).copied().unwrap_or_default();
@@ -249,7 +249,7 @@ impl Story {
         })
     }
 
-    /// One remaining message at this time, without failures.
+    /// One message that remains, at this time and without failures.
     pub(crate) fn left_at(
         &mut self,
         state: State,

@@ -11,18 +11,18 @@ const PIXELS: u64 = 160;
 /// The width of the stretched drawing.
 const WIDTH: u64 = 10_000;
 
-/// The percentiles of some time.
+/// The percentiles of one slice of time.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::dashboard) struct Band {
     pub(in crate::dashboard) from_ms: u64,
     pub(in crate::dashboard) before_ms: u64,
-    /// Of how many messages.
+    /// The number of messages that the percentiles describe.
     pub(in crate::dashboard) count: u64,
-    /// p50, p90, p99 and the longest, in microseconds. None leaves a gap.
+    /// p50, p90, p99 and the maximum, in microseconds. `None` leaves a gap in the chart.
     pub(in crate::dashboard) times_us: Option<[u64; 4]>,
 }
 
-/// The percentiles: name, and class of its band.
+/// The names of the percentiles, and the CSS class of the band below each.
 const NAMES: [(&str, &str); 4] = [
     ("p50", "band-3"),
     ("p90", "band-2"),
@@ -30,7 +30,8 @@ const NAMES: [(&str, &str); 4] = [
     ("max", "band-max"),
 ];
 
-/// Bands of the percentiles over time, on a logarithmic axis. `of_all` has those of the whole time.
+/// Draws the percentiles over time as bands on a logarithmic axis. `of_all` has the percentiles of
+/// the whole range.
 pub(in crate::dashboard) fn bands(
     (id, caption): (&str, &str),
     bands: &[Band],
@@ -57,7 +58,7 @@ pub(in crate::dashboard) fn bands(
     .markup()
 }
 
-/// A percentile in words. The longest bucket of a histogram has no end.
+/// A percentile in words. The last bucket of a histogram has no upper bound.
 fn late(us: u64) -> String {
     match us {
         u64::MAX => "over 12.7 d".to_owned(),
@@ -126,7 +127,8 @@ fn drawing(caption: &str, bands: &[Band], of_all: Option<[u64; 4]>, clock: &Cloc
     )
 }
 
-/// The area below one percentile: a step for each time, and nothing where it is not known.
+/// The SVG path of the area below the percentile with index `place`. A slice of time without data
+/// leaves a gap.
 fn steps(bands: &[Band], place: usize, axis: &Log, x: &impl Fn(u64) -> u64) -> String {
     let mut path = String::new();
     let mut is_open = false;
@@ -142,7 +144,7 @@ fn steps(bands: &[Band], place: usize, axis: &Log, x: &impl Fn(u64) -> u64) -> S
             let _ = write!(path, "M{} {PIXELS}", x(band.from_ms));
         }
         is_open = true;
-        // What lies at the begin of the axis is to be seen, too.
+        // A value at the lowest end of the axis still gets one pixel, so that it is visible.
         let y = PIXELS - axis.height(times_us[place], PIXELS).max(1);
         let _ = write!(path, "V{y}H{}", x(band.before_ms));
     }
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_equal_times_and_the_largest_numbers() {
+    fn bands_draw_no_data_equal_times_and_u64_max() {
         for times in [&[][..], &[None, None]] {
             let chart = chart(times);
             assert!(chart.contains("Nothing was recorded"), "{chart}");

@@ -1,4 +1,4 @@
-//! Bars of what falls due.
+//! The bar chart of when messages fall due.
 
 use std::fmt::Write;
 
@@ -8,40 +8,42 @@ use crate::dashboard::chart::time::span;
 use crate::dashboard::show::{Clock, Markup, number};
 
 const PIXELS: u64 = 160;
-/// The width of a bar with the gap after it; that of the two overdue bars; the width of a bar alone.
+/// `STEP` is the width of a bar with the gap after it, `OVERDUE` that of the two overdue bars
+/// together, `BAR` that of a bar alone.
 const STEP: u64 = 20;
 const OVERDUE: u64 = 2 * STEP + 10;
 const BAR: u64 = 17;
 
-/// The messages that are due in some time.
+/// The number of messages that are due within one slot of time.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::dashboard) struct Slot {
-    /// None for the first slot: what is overdue, and still scheduled.
+    /// `None` for the first slot: overdue messages that are still scheduled.
     pub(in crate::dashboard) from_ms: Option<u64>,
-    /// None for the last slot: what is due later than all bars.
+    /// `None` for the last slot: messages that are due after the last bar.
     pub(in crate::dashboard) before_ms: Option<u64>,
     pub(in crate::dashboard) count: u64,
 }
 
-/// What falls due.
+/// The data of the chart.
 pub(in crate::dashboard) struct Due<'a> {
     pub(in crate::dashboard) caption: &'a str,
     pub(in crate::dashboard) slots: &'a [Slot],
-    /// How many messages are due and ready, if that is known. They are in no slot.
+    /// The number of ready messages, if it is known. No slot counts them.
     pub(in crate::dashboard) ready: Option<u64>,
     /// The address of the lists of messages: `/queues/Q/messages`.
     pub(in crate::dashboard) messages: &'a str,
     pub(in crate::dashboard) clock: &'a Clock,
 }
 
-/// A bar for each slot between two times, after two red ones: ready messages, and those that are
-/// overdue and still scheduled. Each bar with messages is a link to exactly these.
+/// Draws two red bars (ready messages, and overdue messages that are still scheduled), then a bar
+/// for each slot with two bounds. Each bar with messages links to a list of exactly these.
 pub(in crate::dashboard) fn due(due: &Due<'_>) -> Markup {
     let bars: Vec<_> = due.slots.iter().filter_map(Slot::bounds).collect();
     let overdue = due.slots.iter().filter(|slot| slot.from_ms.is_none());
     let overdue = overdue.map(|slot| slot.count).sum::<u64>();
     let most = bars.iter().map(|(_, _, count)| *count).max();
-    // An overdue bar must not flatten all others: it is cut off at the height of the highest.
+    // Overdue messages must not make all other bars tiny: their bars are cut off at the height of
+    // the highest other bar.
     let most = most.filter(|most| *most > 0);
     let most = most.unwrap_or(overdue.max(due.ready.unwrap_or(0)));
     let ready = due
@@ -71,7 +73,7 @@ pub(in crate::dashboard) fn due(due: &Due<'_>) -> Markup {
 const READY: &str = "overdue, ready";
 
 impl Due<'_> {
-    /// The address of the ready messages, escaped.
+    /// The address of the list of ready messages, escaped for HTML.
     fn ready_address(&self) -> String {
         Markup::escaped(&format!("{}?state=ready", self.messages))
     }
@@ -82,7 +84,7 @@ impl Slot {
         Some((self.from_ms?, self.before_ms?, self.count))
     }
 
-    /// The slot in words.
+    /// The time of the slot in words.
     fn name(&self, clock: &Clock) -> String {
         match (self.from_ms, self.before_ms) {
             (None, _) => "overdue, scheduled".to_owned(),
@@ -91,7 +93,7 @@ impl Slot {
         }
     }
 
-    /// The address of its messages, escaped.
+    /// The address of the list of the slot's messages, escaped for HTML.
     fn address(&self, due: &Due<'_>) -> String {
         let mut address = format!("{}?state=scheduled", due.messages);
         for (name, ms) in [("from", self.from_ms), ("before", self.before_ms)] {
@@ -123,7 +125,7 @@ fn drawing(due: &Due<'_>, bars: &[(u64, u64, u64)], most: u64) -> String {
             percent(at, whole),
             percent(BAR, whole)
         );
-        // Writing to a String does not fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(
             svg,
             "<a href=\"{address}\" aria-label=\"{name}\"><title>{name}</title>\
@@ -159,7 +161,8 @@ fn drawing(due: &Due<'_>, bars: &[(u64, u64, u64)], most: u64) -> String {
     svg + "</svg>"
 }
 
-/// Where a time is among bars of the same width but of different lengths.
+/// The horizontal position of a time. All bars are equally wide, although their slots differ in
+/// length.
 fn place_of(bars: &[(u64, u64, u64)], ms: u64) -> u64 {
     let before = bars.iter().take_while(|(_, end, _)| *end <= ms).count();
     let whole = u64::try_from(before).unwrap_or(u64::MAX) * STEP;
@@ -171,7 +174,7 @@ fn place_of(bars: &[(u64, u64, u64)], ms: u64) -> u64 {
     whole + u64::try_from(part).unwrap_or(STEP).min(STEP)
 }
 
-/// The sentence above the bars: overdue, the peak, and what is due later.
+/// The sentence above the bars: overdue messages, the peak, and messages due after the last bar.
 fn summary(due: &Due<'_>, overdue: u64, bars: &[(u64, u64, u64)]) -> String {
     let mut sentences = Vec::new();
     let link = |slot: &Slot, text: &str| format!("<a href=\"{}\">{text}</a>", slot.address(due));
@@ -212,7 +215,7 @@ fn summary(due: &Due<'_>, overdue: u64, bars: &[(u64, u64, u64)]) -> String {
     format!("<p class=\"summary\">{}</p>", sentences.join(" · "))
 }
 
-/// A row of the table. The address is escaped already.
+/// A row of the table. `address` is already escaped.
 fn row(name: &str, count: u64, address: &str) -> Vec<String> {
     let name = Markup::escaped(name);
     let name = match count {

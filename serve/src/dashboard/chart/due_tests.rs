@@ -3,7 +3,7 @@ use crate::dashboard::show::Zone;
 
 const NOW: u64 = 1_796_299_200_000;
 
-/// The chart of slots of a minute with these counts: overdue, bars, later.
+/// Draws the chart of one-minute slots with these counts: overdue first, then the bars, then later.
 fn chart(counts: &[u64]) -> String {
     chart_with(None, counts)
 }
@@ -27,7 +27,7 @@ fn chart_with(ready: Option<u64>, counts: &[u64]) -> String {
     .to_string()
 }
 
-/// The numbers of the table.
+/// The counts in the table of the chart.
 fn table(chart: &str) -> Vec<u64> {
     let cells = chart.split("<td>").skip(1);
     let cells = cells.map(|cell| cell.split("</td>").next().unwrap_or_default());
@@ -37,7 +37,7 @@ fn table(chart: &str) -> Vec<u64> {
 }
 
 #[test]
-fn numbers_of_the_table_are_the_counts() {
+fn table_shows_the_counts_of_all_slots() {
     for counts in [
         &[0, 0, 0][..],
         &[5, 1, 2, 3, 4],
@@ -51,7 +51,7 @@ fn numbers_of_the_table_are_the_counts() {
 }
 
 #[test]
-fn each_bar_leads_to_its_messages() {
+fn each_bar_links_to_the_list_of_its_messages() {
     let chart = chart(&[1_000_000, 4, 0, 2, 9]);
     let messages = "/queues/q/messages?state=scheduled";
     let (from, before) = (NOW + 120_000, NOW + 180_000);
@@ -77,7 +77,7 @@ fn each_bar_leads_to_its_messages() {
 }
 
 #[test]
-fn ready_messages_are_a_red_bar() {
+fn chart_draws_ready_messages_as_a_red_bar() {
     let chart = chart_with(Some(110), &[0, 4, 9]);
     for part in [
         "<a href=\"/queues/q/messages?state=ready\" aria-label=\"overdue, ready: 110\">",
@@ -89,7 +89,7 @@ fn ready_messages_are_a_red_bar() {
 }
 
 #[test]
-fn an_overdue_bar_does_not_flatten_the_others() {
+fn overdue_bar_does_not_flatten_the_other_bars() {
     let chart = chart(&[1_000_000, 4, 2, 0]);
     for bar in [
         "y=\"8\" width=\"18.888%\" height=\"152\"",
@@ -101,7 +101,7 @@ fn an_overdue_bar_does_not_flatten_the_others() {
 }
 
 #[test]
-fn marks_are_between_the_bars() {
+fn marks_of_the_time_axis_lie_between_bars() {
     let bars = [(0, 10, 0), (10, 40, 0)];
     for (ms, place) in [(0, 0), (5, 10), (10, 20), (25, 30), (40, 40), (99, 40)] {
         assert_eq!(place_of(&bars, ms), place, "{ms}");
@@ -110,7 +110,7 @@ fn marks_are_between_the_bars() {
 }
 
 #[test]
-fn numbers_of_the_axis_are_short() {
+fn value_axis_shortens_large_numbers() {
     for (exact, shown) in [
         (0, "0"),
         (99_999, "99,999"),

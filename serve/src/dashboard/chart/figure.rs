@@ -6,29 +6,30 @@ use crate::dashboard::chart::scale::percent;
 use crate::dashboard::chart::time::marks;
 use crate::dashboard::show::{Clock, Markup};
 
-/// The most marks on the axis of time. Every second one is hidden on a narrow page.
+/// The most marks on the time axis. A narrow page hides every second one.
 const MARKS: u64 = 9;
-/// The height of the axis of time.
+/// The height of the time axis, in pixels.
 pub(super) const AXIS: u64 = 24;
 
-/// A chart around its drawing. All texts are plain: they are escaped here.
+/// A chart around its drawing. All fields without "markup" in their comment are plain text;
+/// `markup` escapes them.
 pub(super) struct Figure<'a> {
-    /// Begins the ids of its parts.
+    /// The prefix of the ids of its HTML elements.
     pub(super) id: &'a str,
     pub(super) caption: &'a str,
-    /// More of the caption, as markup.
+    /// The legend, as markup: it follows the caption.
     pub(super) legend: String,
     /// The drawing, as markup.
     pub(super) drawing: String,
     /// The head of the table.
     pub(super) columns: &'a [&'a str],
-    /// The cells of its rows, as markup. The first one is the head of its row.
+    /// The cells of each row, as markup. The first cell is the row's head.
     pub(super) rows: Vec<Vec<String>>,
 }
 
 impl Figure<'_> {
-    /// The caption, the drawing and the rows of the table change while one looks; the figure stays,
-    /// so that an open table stays open.
+    /// Live updates replace the caption, the drawing and the rows of the table. They keep the
+    /// figure element, so that a table that the reader has opened stays open.
     pub(super) fn markup(&self) -> Markup {
         let id = self.id;
         let caption = Markup::escaped(self.caption);
@@ -60,16 +61,16 @@ impl Figure<'_> {
     }
 }
 
-/// The axis of values at the left: names at heights above the bottom of the drawing.
+/// The value axis at the left: each name at its height above the bottom of the drawing.
 pub(super) fn values(names: &[(u64, String)], pixels: u64) -> String {
     let height = pixels + AXIS;
     let mut svg =
         format!("<svg class=\"values\" aria-hidden=\"true\" width=\"64\" height=\"{height}\">");
     for (above, name) in names {
-        // The text is 11 pixels high, and the topmost is to be seen whole.
+        // The text is 11 pixels high; the topmost name must not be cut off.
         let y = (pixels - above.min(&pixels) + 4).max(10);
         let name = Markup::escaped(name);
-        // Writing to a String does not fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(
             svg,
             "<text x=\"56\" y=\"{y}\" text-anchor=\"end\">{name}</text>"
@@ -78,7 +79,7 @@ pub(super) fn values(names: &[(u64, String)], pixels: u64) -> String {
     svg + "</svg>"
 }
 
-/// Lines across the drawing at heights above its bottom.
+/// Horizontal lines across the drawing, at these heights above its bottom.
 pub(super) fn lines(heights: impl Iterator<Item = u64>, pixels: u64) -> String {
     let line = |above: u64| {
         let y = pixels - above.min(pixels);
@@ -87,8 +88,8 @@ pub(super) fn lines(heights: impl Iterator<Item = u64>, pixels: u64) -> String {
     heights.map(line).collect()
 }
 
-/// The marks of the axis of time below the drawing. `place` says where a time is: how many parts of
-/// how many.
+/// The marks of the time axis below the drawing. `place(ms)` returns `(part, whole)`: the time lies
+/// at the fraction part/whole of the width.
 pub(super) fn times(
     clock: &Clock,
     (from_ms, before_ms): (u64, u64),
@@ -99,7 +100,7 @@ pub(super) fn times(
     for (number, (ms, name)) in marks(clock, from_ms, before_ms, MARKS).iter().enumerate() {
         let (part, whole) = place(*ms);
         let (x, y, name) = (percent(part, whole), pixels + 16, Markup::escaped(name));
-        // Text at the ends would be cut off.
+        // At the two ends, centred text would be cut off.
         let anchor = match u128::from(part) * 100 / u128::from(whole.max(1)) {
             0..4 => "start",
             96.. => "end",
@@ -110,7 +111,7 @@ pub(super) fn times(
         } else {
             ""
         };
-        // Writing to a String does not fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(
             svg,
             "<line class=\"axis\" x1=\"{x}\" x2=\"{x}\" y1=\"{pixels}\" y2=\"{}\"/>\

@@ -1,4 +1,4 @@
-//! Rows of bars: what happened in each slot of some time.
+//! Rows of bars, one row a counter: how often something happened in each slot of time.
 
 use std::fmt::Write;
 
@@ -8,23 +8,23 @@ use crate::dashboard::chart::time::span;
 use crate::dashboard::show::{Clock, Markup, number};
 
 const PIXELS: u64 = 32;
-/// The width of a slot in the stretched drawing, and of its bar.
+/// `STEP` is the width of a slot in the drawing before it is stretched, `BAR` the width of its bar.
 const STEP: u64 = 10;
 const BAR: u64 = 8;
 
-/// What one counter has counted.
+/// One counter and its values.
 pub(in crate::dashboard) struct Counter {
     pub(in crate::dashboard) name: &'static str,
-    /// Whether it counts what is to be looked at: it is drawn in red.
+    /// Whether the counter counts trouble: its bars are red.
     pub(in crate::dashboard) is_bad: bool,
-    /// A number for each slot; none where nothing was recorded.
+    /// The value in each slot; `None` where nothing was recorded.
     pub(in crate::dashboard) counts: Vec<Option<u64>>,
 }
 
-/// What happened over time.
+/// The data of the chart.
 pub(in crate::dashboard) struct Flow<'a> {
     pub(in crate::dashboard) caption: &'a str,
-    /// When each slot begins and ends.
+    /// The begin and the end of each slot.
     pub(in crate::dashboard) slots: &'a [(u64, u64)],
     pub(in crate::dashboard) counters: &'a [Counter],
     pub(in crate::dashboard) clock: &'a Clock,
@@ -41,8 +41,8 @@ impl Counter {
     }
 }
 
-/// A row of bars for each counter, each with a scale of its own: one crash beside a million pushes is
-/// to be seen.
+/// Draws a row of bars for each counter. Each row has its own scale, so that one crash is visible
+/// beside a million pushes.
 pub(in crate::dashboard) fn flow(flow: &Flow<'_>) -> Markup {
     let mut names = vec!["Time"];
     names.extend(flow.counters.iter().map(|counter| counter.name));
@@ -82,7 +82,7 @@ fn drawing(flow: &Flow<'_>) -> String {
             .max(1)
             * STEP;
         let path = path(counter);
-        // Writing to a String does not fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(
             table,
             "<tr><th scope=\"row\">{name}</th><td>{sum}</td><td><svg role=\"img\" \
@@ -103,7 +103,7 @@ fn drawing(flow: &Flow<'_>) -> String {
         )
 }
 
-/// The bars of a counter, and a line below the slots that are recorded.
+/// The SVG path of a counter's bars, with a line below the slots that have a record.
 fn path(counter: &Counter) -> String {
     let most = counter.most();
     let mut path = String::new();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_equal_counts_and_the_largest_numbers() {
+    fn chart_draws_no_data_equal_counts_and_u64_max() {
         for counts in [
             &[][..],
             &[None],

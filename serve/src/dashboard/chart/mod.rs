@@ -1,8 +1,8 @@
 //! Charts as SVG. Each chart has a table with the same numbers.
 //!
-//! A chart is as wide as its place: places on it are percentages of that, and heights are pixels. So
-//! its text has the same size on a phone. What is no rectangle is in an SVG of its own that is
-//! stretched.
+//! A chart is as wide as the page allows. Horizontal positions are percentages of the width, and
+//! heights are pixels, so that text has one size on every screen. Shapes other than rectangles are
+//! in a nested SVG that is stretched.
 
 mod bands;
 mod due;

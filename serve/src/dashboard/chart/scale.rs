@@ -1,7 +1,7 @@
-//! From numbers to places on a chart.
+//! Converts numbers to positions and heights on a chart.
 
-/// The height of a bar: the share that `value` is of `most`, in whole pixels. What is more than 0 is
-/// at least 1 pixel high, so that it can be seen.
+/// The height of a bar in whole pixels: `value / most * pixels`. A value above 0 gets at least 1
+/// pixel, so that it is visible.
 pub(super) fn height(value: u64, most: u64, pixels: u64) -> u64 {
     if value == 0 || most == 0 {
         return 0;
@@ -11,7 +11,7 @@ pub(super) fn height(value: u64, most: u64, pixels: u64) -> u64 {
     u64::try_from(height).unwrap_or(pixels).clamp(1, pixels)
 }
 
-/// The share that `part` is of `whole` as a length of SVG: 12.5%. 0% if there is no whole.
+/// The fraction `part / whole` as an SVG length, such as 12.5%. It is 0% if `whole` is 0.
 pub(super) fn percent(part: u64, whole: u64) -> String {
     let thousandths = if whole == 0 {
         0
@@ -24,10 +24,10 @@ pub(super) fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// A length of time in microseconds, and its name on an axis.
+/// A duration in microseconds, and its name on an axis.
 type Mark = (u64, &'static str);
 
-/// The marks of a logarithmic axis of times.
+/// All marks that a logarithmic time axis can have.
 const MARKS: [Mark; 13] = [
     (100, "100 µs"),
     (1_000, "1 ms"),
@@ -50,7 +50,8 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// The shortest axis that has both times. What is beyond all marks is at the last one.
+    /// The shortest axis that contains both durations. A duration beyond the last mark is drawn at
+    /// it.
     pub(super) fn of(least_us: u64, most_us: u64) -> Self {
         let last = MARKS.len() - 1;
         let begin = MARKS.iter().rposition(|(us, _)| *us <= least_us);
@@ -66,12 +67,12 @@ impl Log {
         self.marks
     }
 
-    /// The height of a time above the begin of the axis.
+    /// The height of a duration above the lower end of the axis, in pixels.
     pub(super) fn height(&self, us: u64, pixels: u64) -> u64 {
         let (least, most) = (self.marks[0].0, self.marks[self.marks.len() - 1].0);
         let logarithm = |us: u64| (us.clamp(least, most) as f64).ln();
         let share = (logarithm(us) - logarithm(least)) / (logarithm(most) - logarithm(least));
-        // Both ends of the axis differ, so the share is a number between 0 and 1.
+        // The axis has a length above 0, so `share` is between 0 and 1.
         (share * pixels as f64).round() as u64
     }
 }
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heights_are_shares_and_never_vanish() {
+    fn height_of_a_positive_value_is_at_least_a_pixel() {
         for (value, most, expected) in [
             (0, 0, 0),
             (0, 10, 0),
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_percentages_within_the_chart() {
+    fn positions_are_percentages_from_0_to_100() {
         for (part, whole, expected) in [
             (0, 0, "0%"),
             (1, 3, "33.333%"),
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_logarithmic_axis_has_two_marks_or_more_within_it() {
+    fn log_axis_has_at_least_two_marks() {
         for (least, most, begin, end) in [
             (0, 0, "100 µs", "1 ms"),
             (724, 2_048, "100 µs", "10 ms"),

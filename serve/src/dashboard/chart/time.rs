@@ -1,4 +1,4 @@
-//! Steps of time that are round in the zone of the page: for the bars and for the marks of an axis.
+//! Round steps of time in the page's time zone, for bars and for the marks of an axis.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -8,7 +8,7 @@ use crate::dashboard::show::Clock;
 
 const MINUTE_MS: u64 = 60_000;
 const DAY_MS: u64 = 86_400_000;
-/// The longest month and the longest year: a step is never taken to be shorter than it is.
+/// The longest month and the longest year: the assumed length of a step must not be too short.
 const MONTH_MS: u64 = 31 * DAY_MS;
 
 /// The length of a step.
@@ -50,7 +50,7 @@ const STEPS: [Step; 26] = [
 ];
 
 impl Step {
-    /// The shortest step of which not more than so many fit into the time.
+    /// The shortest step that fits at most `most` times into `length_ms`.
     pub(in crate::dashboard) fn within(length_ms: u64, most: u64) -> Self {
         let fits = |step: &Step| length_ms / step.shortest_ms() <= most;
         STEPS
@@ -67,8 +67,8 @@ impl Step {
         }
     }
 
-    /// The first `most` times after `from_ms` at which such a step begins, ascending. There are fewer
-    /// at the end of the calendar, in the year 9999.
+    /// The first `most` times after `from_ms` at which such a step begins, ascending. Fewer if the
+    /// calendar ends before that, in the year 9999.
     pub(in crate::dashboard) fn after(self, clock: &Clock, from_ms: u64, most: usize) -> Vec<u64> {
         let rules = clock.zone().rules();
         let first = i64::try_from(from_ms)
@@ -112,7 +112,7 @@ impl Step {
         times
     }
 
-    /// A mark at this time.
+    /// The text of a mark at this time.
     fn label(self, clock: &Clock, ms: u64) -> String {
         match self {
             Self::Minutes(_) => match clock.format(ms, "%H:%M") {
@@ -126,7 +126,7 @@ impl Step {
     }
 }
 
-/// The first moment of the day that is so many days and months later.
+/// The first instant of the day that is `months` months and `days` days after `date`.
 fn midnight(rules: &TimeZone, date: Date, days: i64, months: i64) -> Option<Timestamp> {
     let date = date.checked_add(Span::new().try_days(days).ok()?).ok()?;
     let date = date
@@ -136,7 +136,7 @@ fn midnight(rules: &TimeZone, date: Date, days: i64, months: i64) -> Option<Time
     Some(zoned.timestamp())
 }
 
-/// Up to `most` marks between two times, at round times.
+/// About `most` marks at round times between `from_ms` and `before_ms`.
 pub(super) fn marks(clock: &Clock, from_ms: u64, before_ms: u64, most: u64) -> Vec<(u64, String)> {
     let step = Step::within(before_ms.saturating_sub(from_ms), most);
     let times = step.after(clock, from_ms, usize::try_from(most).unwrap_or(0) + 1);
@@ -144,7 +144,7 @@ pub(super) fn marks(clock: &Clock, from_ms: u64, before_ms: u64, most: u64) -> V
     times.map(|time| (time, step.label(clock, time))).collect()
 }
 
-/// A time from one moment to before another: 2026-11-25 14:00 – 14:30 CET.
+/// A range of times in words, without its end: 2026-11-25 14:00 – 14:30 CET.
 pub(super) fn span(clock: &Clock, from_ms: u64, before_ms: u64) -> String {
     let day = |ms| clock.format(ms, "%Y-%m-%d");
     let end = match day(from_ms) == day(before_ms) {
@@ -163,7 +163,7 @@ mod tests {
         Clock::now(Zone::named(zone).expect("a zone"))
     }
 
-    /// The times in the zone.
+    /// The times as text, in the zone of the clock.
     fn shown(clock: &Clock, times: &[u64]) -> Vec<String> {
         let times = times.iter();
         times
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_end_with_the_calendar_and_have_a_bound() {
+    fn steps_ascend_and_stop_at_the_year_9999() {
         let clock = clock("UTC");
         for from in [0, 253_402_200_000_000, u64::MAX] {
             for step in STEPS {
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_few_and_within_the_time() {
+    fn marks_are_few_and_within_the_range() {
         let clock = clock("Asia/Kathmandu");
         let mut length = 60_000;
         while length < 250_000_000_000_000 {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_name_the_day_once() {
+    fn span_within_a_day_names_the_day_once() {
         let clock = clock("Europe/Paris");
         let now = 1_796_299_200_000;
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Times, relative and absolute, with their zone.
+//! Formats times, relative and absolute, with their time zone.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -46,13 +46,13 @@ impl Zone {
         &self.name
     }
 
-    /// The rules of the zone.
+    /// The zone's offsets and clock changes.
     pub(in crate::dashboard) fn rules(&self) -> &TimeZone {
         &self.zone
     }
 }
 
-/// The present time, and the zone of the page.
+/// The current time, and the zone of the page.
 #[derive(Debug, Clone)]
 pub(in crate::dashboard) struct Clock {
     now_ms: u64,
@@ -66,7 +66,7 @@ impl Clock {
         Self { now_ms, zone }
     }
 
-    /// The clock at another present time: that of Redis, if a call has told it.
+    /// This clock with another current time: that of Redis, if a call returned it.
     pub(in crate::dashboard) fn at(mut self, now_ms: u64) -> Self {
         self.now_ms = now_ms;
         self
@@ -80,7 +80,7 @@ impl Clock {
         &self.zone
     }
 
-    /// 2026-12-01 20:00:00 CET
+    /// Formats an absolute time: 2026-12-01 20:00:00 CET.
     pub(in crate::dashboard) fn absolute(&self, ms: u64) -> String {
         match self.zoned(ms) {
             Some(time) => time.strftime("%Y-%m-%d %H:%M:%S %Z").to_string(),
@@ -88,13 +88,13 @@ impl Clock {
         }
     }
 
-    /// As [`Clock::absolute`], by another pattern, such as `%H:%M`.
+    /// Like [`Clock::absolute`], with another pattern, such as `%H:%M`.
     pub(in crate::dashboard) fn format(&self, ms: u64, pattern: &str) -> String {
         let zoned = self.zoned(ms);
         zoned.map_or_else(String::new, |time| time.strftime(pattern).to_string())
     }
 
-    /// in 3 h 20 min; 5 s ago
+    /// Formats the distance from now: in 3 h 20 min; 5 s ago.
     pub(in crate::dashboard) fn relative(&self, ms: u64) -> String {
         match ms.checked_sub(self.now_ms) {
             Some(0) => "now".to_owned(),
@@ -103,7 +103,7 @@ impl Clock {
         }
     }
 
-    /// Relative and absolute. The script keeps the relative part current.
+    /// The relative and the absolute time. The page's script keeps the relative one current.
     pub(in crate::dashboard) fn time(&self, ms: u64) -> Markup {
         let iso = i64::try_from(ms)
             .ok()
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_say_their_zone() {
+    fn absolute_times_name_their_zone() {
         let zone = Zone::named("Europe/Paris").expect("a zone");
         let clock = Clock::now(zone).at(1_796_299_200_000);
         assert_eq!(clock.absolute(1_796_299_200_000), "2026-12-03 13:00:00 CET");

@@ -1,4 +1,4 @@
-//! How values look: the one place for each kind.
+//! Formats values for pages: each kind of value in one place.
 
 mod clock;
 mod number;

@@ -1,8 +1,8 @@
-//! Numbers and lengths of time.
+//! Formats numbers and durations.
 
 use crate::dashboard::show::Markup;
 
-/// 12,345,678
+/// Formats a number with separators: 12,345,678.
 pub(in crate::dashboard) fn number(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3 + 1);
@@ -15,7 +15,8 @@ pub(in crate::dashboard) fn number(number: u64) -> String {
     text
 }
 
-/// 12.3 M with the exact number in its title; below 10,000 the exact number.
+/// Shortens a number to 12.3 M, with the exact number as its tooltip. Below 10,000 the exact
+/// number.
 pub(in crate::dashboard) fn short(exact: u64) -> Markup {
     let (unit, divisor) = match exact {
         0..10_000 => return Markup::of(number(exact)),
@@ -31,7 +32,7 @@ pub(in crate::dashboard) fn short(exact: u64) -> Markup {
     ))
 }
 
-/// The share of a whole, such as 46.9 %; a dash if there is no whole.
+/// Formats `part / whole` in percent, such as 46.9 %; a dash if `whole` is 0.
 pub(in crate::dashboard) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "–".to_owned();
@@ -40,7 +41,7 @@ pub(in crate::dashboard) fn percent(part: u64, whole: u64) -> String {
     format!("{}.{} %", per_mille / 10, per_mille % 10)
 }
 
-/// The two largest units: 2 d 4 h, 3 min 20 s, 1.5 s, 850 ms.
+/// Formats a duration by its two largest units: 2 d 4 h, 3 min 20 s, 1.5 s, 850 ms.
 pub(in crate::dashboard) fn duration(ms: u64) -> String {
     let (s, minutes, hours, days) = (ms / 1_000, ms / 60_000, ms / 3_600_000, ms / 86_400_000);
     let two = |large: u64, unit: &str, small: u64, small_unit: &str| match small {
@@ -58,7 +59,7 @@ pub(in crate::dashboard) fn duration(ms: u64) -> String {
     }
 }
 
-/// A measured time in microseconds: 724 µs, 2.0 ms, 1.5 s.
+/// Formats a measured duration in microseconds: 724 µs, 2.0 ms, 1.5 s.
 pub(in crate::dashboard) fn micros(us: u64) -> String {
     match us {
         0..1_000 => format!("{us} µs"),
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_groups_and_short_ones_keep_the_exact_number() {
+    fn short_numbers_keep_the_exact_number_as_tooltip() {
         for (exact, grouped, shortened) in [
             (0, "0", "0"),
             (999, "999", "999"),
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_rounded_to_a_tenth_of_a_percent() {
+    fn percentages_are_rounded_to_a_tenth() {
         assert_eq!(percent(469, 1_000), "46.9 %");
         assert_eq!(percent(1, 3), "33.3 %");
         assert_eq!(percent(2, 3), "66.7 %");

@@ -1,4 +1,4 @@
-//! Payloads: folded JSON, text, or a hex dump.
+//! Formats payloads: as folded JSON, as text, or as a hex dump.
 
 use std::fmt;
 use std::fmt::Write;
@@ -8,21 +8,21 @@ use serde_json::value::RawValue;
 
 use crate::dashboard::show::{Markup, number, text};
 
-/// How deep JSON is folded. What is deeper is shown as text.
+/// The deepest level of JSON that is foldable. Deeper values are shown as text.
 const MAX_DEPTH: usize = 12;
-/// How many values are folded. The rest is shown as text.
+/// The most JSON values that are foldable. The rest is shown as text.
 const MAX_VALUES: usize = 2_000;
-/// How many levels are open at first.
+/// The number of levels that are open when the page loads.
 const OPEN_DEPTH: usize = 2;
 
-/// How a payload looks.
+/// A payload as a page shows it.
 pub(in crate::dashboard) struct Payload {
     /// `JSON`, `text` or `bytes`.
     pub(in crate::dashboard) kind: &'static str,
     pub(in crate::dashboard) markup: Markup,
 }
 
-/// Shows a payload, or its first bytes.
+/// Formats a payload, or the first part of one.
 pub(in crate::dashboard) fn payload(bytes: &[u8]) -> Payload {
     let Ok(whole) = std::str::from_utf8(bytes) else {
         return Payload {
@@ -57,7 +57,7 @@ fn pre(shown: &str) -> String {
     )
 }
 
-/// The text with its line ends and tabs.
+/// Escapes the text, and keeps its line ends and tabs.
 fn lines(whole: &str) -> String {
     let mut shown = String::with_capacity(whole.len());
     for part in whole.split_inclusive(['\n', '\t']) {
@@ -72,7 +72,8 @@ fn lines(whole: &str) -> String {
     shown
 }
 
-/// Sixteen bytes a line: their place, as hexadecimal digits, and those that are ASCII as characters.
+/// A hex dump with sixteen bytes a line: the offset, the bytes as hexadecimal digits, and the ASCII
+/// characters.
 fn dump(bytes: &[u8]) -> String {
     let mut shown = String::with_capacity(bytes.len() * 5);
     for (line, sixteen) in bytes.chunks(16).enumerate() {
@@ -94,8 +95,9 @@ fn dump(bytes: &[u8]) -> String {
     shown
 }
 
-/// Writes a value: objects and lists as details, all others as they are spelled. Numbers and doubled
-/// keys stay as they were pushed, because each level is read as raw text.
+/// Writes a JSON value: objects and lists as foldable elements, all others as the payload spells
+/// them. Numbers and repeated keys stay as they were pushed, because each level is read as raw
+/// text.
 fn fold(raw: &str, depth: usize, left: &mut usize, out: &mut String) {
     let raw = raw.trim();
     *left = left.saturating_sub(1);
@@ -156,7 +158,7 @@ fn entries(raw: &str) -> Option<Vec<Entry<'_>>> {
     Some(named.collect())
 }
 
-/// The fields of an object in their order.
+/// The fields of an object, in the order in which they were pushed.
 struct Fields<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_folded_and_keeps_its_spelling() {
+    fn json_is_foldable_and_keeps_its_spelling() {
         let (kind, markup) = shown(br#"{"n": 12345678901234567890.50, "<b>": ["&", {}], "n": 1}"#);
         assert_eq!(kind, "JSON");
         for part in [
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_and_long_json_has_a_bound() {
+    fn json_is_folded_up_to_a_depth_and_a_count() {
         let deep = format!("{}1{}", "[".repeat(10_000), "]".repeat(10_000));
         let (kind, markup) = shown(deep.as_bytes());
         assert_eq!(
@@ -231,12 +233,12 @@ mod tests {
         );
         let cut = shown(br#"{"a": [1, 2"#);
         assert_eq!(cut.0, "text");
-        // A key that is no text.
+        // The key is a lone surrogate, so it is not valid text.
         assert!(shown(br#"{"\ud800": 1}"#).1.contains("ud800"));
     }
 
     #[test]
-    fn text_keeps_its_lines_and_bytes_are_dumped() {
+    fn text_keeps_its_lines_and_binary_is_a_hex_dump() {
         let (kind, markup) = shown("a\n\t<b>\u{202e}\r\n".as_bytes());
         assert_eq!(kind, "text");
         assert!(

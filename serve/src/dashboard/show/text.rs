@@ -1,4 +1,4 @@
-//! Text that others chose, and markup that is safe.
+//! Text from outside, and markup that is safe to show.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use askama::filters::HtmlSafe;
 
 use crate::edge::shown::steers;
 
-/// The text with those characters spelled out that are invisible or change the direction of writing.
-/// Templates escape it as they do every text.
+/// Spells out the characters that are invisible or change the direction of writing. Templates
+/// escape the result for HTML, like every other text.
 pub(in crate::dashboard) fn text(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -40,8 +40,8 @@ fn is_invisible(c: char) -> bool {
     )
 }
 
-/// Markup made by [`crate::dashboard::show`] or [`crate::dashboard::chart`]. Whoever makes one escapes
-/// what comes from outside with [`Markup::escaped`].
+/// Markup that [`crate::dashboard::show`] or [`crate::dashboard::chart`] made. Code that makes a
+/// `Markup` passes text from outside through [`Markup::escaped`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::dashboard) struct Markup(String);
 
@@ -52,7 +52,7 @@ impl Markup {
         Self(markup)
     }
 
-    /// The text with every character escaped that means something in markup, also within quotes.
+    /// Escapes every character that has a meaning in HTML, also within quotes.
     pub(in crate::dashboard) fn escaped(text: &str) -> String {
         let mut escaped = String::with_capacity(text.len());
         for c in text.chars() {

@@ -1,4 +1,4 @@
-//! What pages answer.
+//! The responses of pages.
 
 use askama::Template;
 use axum::http::header::LOCATION;
@@ -8,7 +8,7 @@ use axum::response::{Html, IntoResponse, Response};
 use crate::dashboard::api::Failure;
 use crate::edge::problem::{Code, Problem};
 
-/// What a page answers.
+/// The response of a page, or why there is none.
 pub(super) type Answer = Result<Response, Failure>;
 
 pub(super) fn render(page: &impl Template) -> Answer {
@@ -18,7 +18,7 @@ pub(super) fn render(page: &impl Template) -> Answer {
     }
 }
 
-/// Leads the browser to an address below the base, with GET.
+/// Redirects the browser to an address below the base path, with GET.
 pub(super) fn see(base: &str, address: &str) -> Answer {
     let location = HeaderValue::try_from(format!("{base}{address}"));
     let location = location
@@ -26,7 +26,8 @@ pub(super) fn see(base: &str, address: &str) -> Answer {
     Ok((StatusCode::SEE_OTHER, [(LOCATION, location)]).into_response())
 }
 
-/// The address as one of this server's pages: a path that begins with one slash.
+/// The address, if it is a page of this server (a path that begins with one slash); else the first
+/// page.
 pub(in crate::dashboard) fn local(address: &str) -> &str {
     let is_local = address.starts_with('/')
         && !address.starts_with("//")
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_own_pages_are_led_to() {
+    fn redirects_lead_to_own_pages_only() {
         for (address, expected) in [
             ("/queues/a?did=b", "/queues/a?did=b"),
             ("//evil.com", "/"),

@@ -1,4 +1,5 @@
-//! `/queues/Q/dead`: dead messages by their errors, and what can be done with all of them.
+//! `/queues/Q/dead`: the dead messages in groups by their errors, and the actions on a group or on
+//! all.
 
 mod export;
 
@@ -23,16 +24,16 @@ use crate::wire::overview::{Dues, Errors, Group};
 use crate::wire::queues::Queue;
 use crate::work::Shared;
 
-/// A group as it is shown.
+/// A group of dead messages, formatted.
 struct Row {
     error: String,
-    /// The error as it was read, for the form.
+    /// The exact error, encoded for the form.
     key: String,
     crashed: bool,
     count: u64,
     newest: Markup,
     oldest: Markup,
-    /// Segments and ids.
+    /// Example messages: path segment and id.
     examples: Vec<(String, String)>,
     /// Whether the form below requeues this group.
     is_chosen: bool,
@@ -47,9 +48,9 @@ struct DeadPage {
     dead: u64,
     read: u64,
     more: bool,
-    /// Those of crashes, and those of failures.
+    /// The groups that died by crashes, and the groups that died by failures.
     kinds: [(&'static str, Vec<Row>); 2],
-    /// The group that the form requeues; all messages without one.
+    /// The group that the form requeues; `None` requeues all dead messages.
     chosen: Option<Chosen>,
     before_ms: u64,
     before: String,
@@ -57,18 +58,18 @@ struct DeadPage {
     may_export: bool,
 }
 
-/// The group that an address names.
+/// The group that the address names.
 struct Chosen {
     error: String,
     key: String,
     crashed: bool,
-    /// How many messages it has; none if there is no such group any more.
+    /// The number of its messages; `None` if the group no longer exists.
     count: Option<u64>,
 }
 
 impl Chosen {
-    /// The group that the parameters name, if they name one. One that cannot be read is refused: the
-    /// form would requeue all messages.
+    /// The group that the parameters name, or `None`. Parameters that cannot be read are refused:
+    /// otherwise the form would requeue all messages.
     fn of(page: &Page, groups: &[Group]) -> Result<Option<Self>, Problem> {
         let Some(key) = page.param("group") else {
             return Ok(None);
@@ -98,7 +99,7 @@ async fn dead(page: Page) -> Answer {
     let name = page.queue_name()?;
     let segment = segment(name);
     let queue = format!("/v1/queues/{segment}");
-    // First the time: the actions leave alone what dies after it.
+    // First reads the time: the actions skip messages that die later.
     let now: Dues = page.api.get(&format!("{queue}/dues?count=1")).await?;
     let counts: Queue = page.api.get(&queue).await?;
     let errors: Errors = page.api.get(&format!("{queue}/errors")).await?;
@@ -166,7 +167,7 @@ pub(super) async fn act(page: Page, form: Form) -> Answer {
     )
 }
 
-/// Of a group, or of all.
+/// The body of a requeue of one group, or of all dead messages.
 fn requeue(page: &Page, form: &Form, before_ms: u64) -> Result<Value, Problem> {
     let until_ms = match form.filled("until") {
         Some(typed) => moment(page, "until", typed)?,
@@ -200,7 +201,8 @@ fn purge(form: &Form, before_ms: u64) -> Result<Value, Problem> {
     Ok(body)
 }
 
-/// The error that a form or an address names: base64url, as it may hold anything.
+/// Decodes the error in a form or an address. It is base64url, because an error may contain any
+/// bytes.
 pub(super) fn read_key(field: &str, key: &str) -> Result<String, Problem> {
     let bytes = URL_SAFE_NO_PAD.decode(key).ok();
     let error = bytes.and_then(|bytes| String::from_utf8(bytes).ok());

@@ -1,4 +1,4 @@
-//! The same call for several messages, one after the other, and what each of them answered.
+//! Makes one call for each of several messages, in turn, and collects the results.
 
 use std::time::{Duration, Instant};
 
@@ -12,19 +12,19 @@ use crate::dashboard::page::Page;
 use crate::dashboard::show;
 use crate::dashboard::views::answer::{Answer, render};
 
-/// After this time no further call begins.
+/// No further call begins after this time.
 const LIMIT: Duration = Duration::from_secs(20);
-/// How many refusals are shown.
+/// The most refusals that the page shows.
 const MAX_SHOWN: usize = 100;
 
-/// What is done with each message.
+/// The change that is made to each message.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Change {
     Cancel,
     Requeue,
 }
 
-/// What became of the messages.
+/// The results of all calls.
 pub(super) struct Outcome {
     change: Change,
     all: usize,
@@ -32,11 +32,11 @@ pub(super) struct Outcome {
     refused: Vec<Refused>,
     refusals: usize,
     untried: usize,
-    /// Why the calls ended before the last message.
+    /// Why the calls stopped before the last message.
     stopped: Option<String>,
 }
 
-/// A message that is as it was.
+/// A message that was not changed, and why.
 struct Refused {
     segment: String,
     id: String,
@@ -49,7 +49,7 @@ struct EachPage {
     frame: Frame,
     segment: String,
     result: Outcome,
-    /// The address of the list, below the base.
+    /// The address of the list of messages, below the base path.
     back: String,
 }
 
@@ -71,8 +71,8 @@ impl Change {
         }
     }
 
-    /// Changes the messages of these ids, which are spelled as segments of an address. The first
-    /// failure that is not of one message ends it.
+    /// Changes the messages with these ids, which are path segments. Stops at the first failure
+    /// that would affect every message.
     pub(super) async fn each(
         self,
         api: &Api,
@@ -101,7 +101,7 @@ impl Change {
                 .await
             {
                 Ok(_) => result.done += 1,
-                // The caller may not: so it is for all of them.
+                // The caller lacks the right, so every call would be refused.
                 Err(failure) if failure.is_refusal() => return Err(failure),
                 Err(failure) if failure.is_of_server() => {
                     let unknown = failure.document()["applied"] != "no";
@@ -133,7 +133,7 @@ impl Outcome {
         }
     }
 
-    /// The page that says it.
+    /// The page with the results.
     pub(super) fn page(self, page: &Page, queue: &str, here: Here, back: String) -> Answer {
         render(&EachPage {
             frame: page.frame(
@@ -147,7 +147,7 @@ impl Outcome {
     }
 }
 
-/// The id behind a segment of an address, as it is shown.
+/// The id that a path segment encodes, for display.
 pub(super) fn shown(segment: &str) -> String {
     let id = dueq_input::path_id(segment);
     id.map_or_else(

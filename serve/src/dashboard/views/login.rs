@@ -16,7 +16,7 @@ use crate::dashboard::{page, show};
 use crate::edge::auth::session::set_cookie;
 use crate::work::Shared;
 
-/// The most bytes of the form: a caller without a token uses little of the memory for bodies.
+/// The most bytes of the login form. It is small, because callers without a token may send it.
 const MAX_BYTES: usize = 16 << 10;
 
 #[derive(Template)]

@@ -1,4 +1,4 @@
-//! `/queues/Q/messages/ID`: one message, what it is, and what can be done with it.
+//! `/queues/Q/messages/ID`: the page of one message, with the actions on it.
 
 mod act;
 mod commands;
@@ -31,7 +31,7 @@ struct MessageView {
     message: Message,
     moments: Vec<Moment>,
     actions: Vec<Action>,
-    /// The lines of the error.
+    /// The error of the last failure, with its line breaks.
     error: String,
     payload: Option<Payload>,
     trace: Option<String>,
@@ -87,7 +87,7 @@ async fn message(page: Page, id: MessageId) -> Answer {
     })
 }
 
-/// The id of the trace in a `traceparent`.
+/// The trace id in a `traceparent`.
 fn trace_of(parent: &str) -> Option<String> {
     parent.split('-').nth(1).map(show::text)
 }

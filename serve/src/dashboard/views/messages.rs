@@ -1,4 +1,4 @@
-//! `/queues/Q/messages`: the messages of a queue in one state, a page at a time.
+//! `/queues/Q/messages`: a paged list of the queue's messages in one state.
 
 mod asked;
 
@@ -24,7 +24,7 @@ use crate::wire::overview::Dues;
 use crate::wire::queues::Queue;
 use crate::work::Shared;
 
-/// How many messages a page has.
+/// The number of messages on a page.
 pub(super) const PAGE: usize = 100;
 
 struct Tab {
@@ -47,12 +47,12 @@ struct Row {
 struct MessagesPage {
     frame: Frame,
     name: String,
-    /// The name as a word of a shell.
+    /// The queue's name, quoted for a shell.
     word: String,
     segment: String,
     tabs: Vec<Tab>,
     asked: Asked,
-    /// The parameters of this page.
+    /// The parameters of this page, for the way back to it.
     back: String,
     rows: Vec<Row>,
     first: Option<String>,
@@ -77,7 +77,8 @@ async fn messages(page: Page) -> Answer {
     let list: Messages = page.api.get(&address).await?;
     let clock = page.clock.clone().at(now.now_ms);
     let (mut found, mut next) = (list.messages, list.next);
-    // `/v1` begins with the latest one, and only this page knows where the bar ends.
+    // `/v1` lists from the latest message on and has no lower bound; this page drops messages
+    // before the bound.
     if let Some(least) = asked.least_ms() {
         let count = found.len();
         found.retain(|message| message.times.ms() >= least);
@@ -128,7 +129,7 @@ async fn messages(page: Page) -> Answer {
     })
 }
 
-/// The cursor in the address of a next page. It is base64url.
+/// The cursor in the address of the next page, in base64url.
 fn cursor_of(next: &str) -> Option<&str> {
     let (_, cursor) = next.split_once("&cursor=")?;
     cursor.split('&').next()
@@ -172,7 +173,7 @@ pub(super) async fn act(page: Page, form: Form) -> Answer {
     outcome.page(&page, &queue, Here::Messages, back)
 }
 
-/// The id in the spelling that paths and operations share.
+/// Converts an id to the one spelling that paths and operations share.
 fn normal(spelled: &str) -> Result<String, Problem> {
     let id = dueq_input::path_id(spelled);
     let id = id.map_err(|error| Problem::new(Code::InvalidInput, format!("id: {error}")))?;

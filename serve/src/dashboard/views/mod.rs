@@ -1,4 +1,4 @@
-//! The pages, a file each, and the routes to them.
+//! The pages, one file each, and their routes.
 
 mod answer;
 mod dead;
@@ -34,7 +34,7 @@ pub(super) fn routes() -> Router<Shared> {
         .merge(login::preferences())
 }
 
-/// The pages without a caller.
+/// The pages that need no known caller.
 pub(super) fn open() -> Router<Shared> {
     login::routes()
 }

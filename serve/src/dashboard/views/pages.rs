@@ -1,19 +1,20 @@
-//! Numbered pages of a list that is in memory.
+//! Splits a list in memory into numbered pages.
 
 use std::ops::Range;
 
-/// Which page of how many.
+/// The number of this page, and of all pages.
 #[derive(Debug)]
 pub(super) struct Pages {
     pub(super) number: usize,
     pub(super) count: usize,
     range: Range<usize>,
-    /// The other parameters, encoded.
+    /// The request's other parameters, encoded.
     query: String,
 }
 
 impl Pages {
-    /// The page that the parameter names; the nearest one if there is none. `params` are kept.
+    /// The page that the parameter names, or the nearest one that exists. Links to other pages keep
+    /// `params`.
     pub(super) fn new(
         wanted: Option<&str>,
         length: usize,
@@ -36,17 +37,17 @@ impl Pages {
         }
     }
 
-    /// The places of the page's items.
+    /// The indices of the page's items in the list.
     pub(super) fn range(&self) -> Range<usize> {
         self.range.clone()
     }
 
-    /// The query of the page before.
+    /// The query string of the previous page, if there is one.
     pub(super) fn before(&self) -> Option<String> {
         (self.number > 1).then(|| self.to(self.number - 1))
     }
 
-    /// The query of the next page.
+    /// The query string of the next page, if there is one.
     pub(super) fn after(&self) -> Option<String> {
         (self.number < self.count).then(|| self.to(self.number + 1))
     }
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_at_and_beyond_both_ends() {
+    fn page_numbers_beyond_the_ends_give_the_nearest_page() {
         for (wanted, length, number, range) in [
             (None, 0, 1, 0..0),
             (Some("1"), 100, 1, 0..100),
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn other_parameters_stay_and_are_encoded() {
+    fn page_links_keep_and_encode_other_parameters() {
         let pages = Pages::new(Some("2"), 300, 100, &[("name", "a&b\""), ("sort", "")]);
         assert_eq!(pages.before().as_deref(), Some("?name=a%26b%22&page=1"));
         assert_eq!(pages.after().as_deref(), Some("?name=a%26b%22&page=3"));

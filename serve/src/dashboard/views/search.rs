@@ -1,4 +1,4 @@
-//! `/search`: where a message is. `/go`: to a queue by its name.
+//! `/search` finds the queues that hold a message id. `/go` redirects to a queue by its name.
 
 use askama::Template;
 use axum::Router;
@@ -14,7 +14,7 @@ use crate::edge::path::read_id;
 use crate::wire::about::{Hit, SearchResult};
 use crate::work::Shared;
 
-/// How many names of queues that were not searched are shown.
+/// The most names of unsearched queues that the page shows.
 const MAX_NAMES: usize = 20;
 
 struct Row {
@@ -27,7 +27,7 @@ struct Row {
     error: String,
 }
 
-/// What a search found, and where it did not look.
+/// The results of a search, and the queues that were not searched.
 struct Searched {
     rows: Vec<Row>,
     asked: u64,
@@ -41,7 +41,7 @@ struct Searched {
 #[template(path = "search.html")]
 struct SearchPage {
     frame: Frame,
-    /// What was typed, or the spelling of the same id that shows its invisible characters.
+    /// The typed id, or another spelling of it that makes invisible characters visible.
     typed: String,
     id: String,
     searched: Option<Searched>,

@@ -1,4 +1,5 @@
-//! `/server`: what is wrong with the Redis server, audits, and what this instance allows.
+//! `/server`: the doctor's findings about the Redis server, audits, and the configuration of this
+//! instance.
 
 use std::time::Duration;
 
@@ -19,10 +20,10 @@ use crate::wire::about::{Examination, Session, Unchecked};
 use crate::wire::operations::OperationReport;
 use crate::work::Shared;
 
-/// How long the page waits for the examination: while Redis is away, it takes seconds.
+/// The longest wait for the doctor's findings: while Redis is unreachable, they take seconds.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What this instance is and allows.
+/// The version and the configuration of this instance.
 struct Instance {
     version: &'static str,
     uptime: String,
@@ -36,7 +37,7 @@ struct Instance {
 #[template(path = "server.html")]
 struct ServerPage {
     frame: Frame,
-    /// The examination, or why there is none.
+    /// The doctor's findings, or why there are none.
     examination: Result<Examination, String>,
     audits: Vec<OperationReport>,
     may_operate: bool,

@@ -18,11 +18,11 @@ use crate::wire::queues::Counts;
 use crate::work::Shared;
 use crate::work::poll::{Known, View};
 
-/// How many queues a page has.
+/// The number of queues on a page.
 const PAGE: usize = 50;
-/// How many workers of a queue are shown.
+/// The most workers that a queue shows.
 const MAX_NODES: usize = 20;
-/// How long the page waits for workers that were never read.
+/// The longest wait for workers that were never read.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// The workers of a queue.
@@ -31,17 +31,17 @@ struct Group {
     segment: String,
     workers: u64,
     counts: Counts,
-    /// `None`: not read yet.
+    /// `None`: the workers are not read yet.
     nodes: Option<Vec<Node>>,
-    /// How many workers are not shown.
+    /// The number of workers that are not shown.
     more: u64,
-    /// How long ago the workers were read.
+    /// The age of the list of workers.
     age: String,
 }
 
 struct Node {
     id: String,
-    /// What it leads: a dash, or in words.
+    /// The partitions that the worker leads, in words; `None` shows a dash.
     leads: Option<String>,
     report: String,
 }
@@ -53,13 +53,13 @@ struct WorkersPage {
     groups: Vec<Group>,
     workers: u64,
     queues: u64,
-    /// How many queues have due messages and no worker.
+    /// The queues that have due messages and no worker: name and segment.
     unattended: Vec<(String, String)>,
     more_unattended: usize,
     pages: Pages,
 }
 
-/// How many queues without a worker are named.
+/// The most queues without a worker that the page names.
 const MAX_UNATTENDED: usize = 10;
 
 pub(super) fn routes() -> Router<Shared> {
@@ -109,7 +109,7 @@ impl Group {
         let age = age.unwrap_or_default().as_secs() * 1_000;
         let shown = nodes.map(|(nodes, _)| {
             let mut nodes: Vec<_> = nodes.iter().collect();
-            // Leaders first.
+            // Workers that lead come first.
             nodes.sort_by_key(|node| std::cmp::Reverse(node.leads));
             let shown = nodes.into_iter().take(MAX_NODES);
             shown.map(Node::new).collect::<Vec<_>>()
@@ -130,7 +130,7 @@ impl Group {
         }
     }
 
-    /// How many messages the workers hold, and how many wait for them.
+    /// The number of messages that the workers have leased.
     fn held(&self) -> Markup {
         show::short(self.counts.leased)
     }
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queue_without_known_workers_has_none_to_show() {
+    fn queue_whose_workers_are_unread_shows_none() {
         let counts = Counts {
             nodes: 3,
             leased: 12,

@@ -30,18 +30,18 @@ use crate::edge::auth::LocalAddr;
 use crate::edge::body::PAUSE;
 use crate::edge::tls::Tls;
 
-/// How long the first request of a new connection may take to come, once the server stops.
+/// Once the server stops: how long a new connection may take to send its first request.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
-/// What each connection needs.
+/// What every connection needs to serve requests.
 #[derive(Clone)]
 pub(super) struct Connection {
     pub(super) router: Router,
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) edge: Arc<Edge>,
-    /// Cancelled at the end of the grace: the connection closes.
+    /// Cancelled when the grace period after the stop is over: then the connection closes.
     pub(super) end: CancellationToken,
-    /// Whether more than one request is served.
+    /// Whether the connection may serve more than one request.
     pub(super) keep_alive: bool,
 }
 
@@ -52,7 +52,8 @@ impl Connection {
         let Ok(local) = stream.local_addr() else {
             return; // the peer has gone
         };
-        // Responses are small: without this they wait for the peer's acknowledgement.
+        // Send small responses at once: Nagle's algorithm would hold them until the peer's
+        // acknowledgement.
         let _ = stream.set_nodelay(true);
         let Some(tls) = self.tls.clone() else {
             return self.http(stream, peer, local, place).await;
@@ -81,7 +82,7 @@ impl Connection {
         let outbox = Outbox::default();
         let timed = Timed::new(stream, phase.clone(), outbox.clone());
         let io = TokioIo::new(Gate::new(timed, phase.clone(), refusals.clone()));
-        // The running request is the last one.
+        // The server stops: the request that runs is the last one of the connection.
         let stopping = self.edge.life.stopping().clone();
         let begun = CancellationToken::new();
         let first = begun.clone();
@@ -97,7 +98,7 @@ impl Connection {
             let router = router.clone();
             async move {
                 let mut response = router.oneshot(request).await?;
-                // The gate does not read chunks, so it would not find the next head.
+                // The gate does not parse chunks, so it cannot find the head of a next request.
                 if has_chunks {
                     let close = HeaderValue::from_static("close");
                     response.headers_mut().insert(CONNECTION, close);
@@ -106,9 +107,10 @@ impl Connection {
             }
         });
         let mut http = http1::Builder::new();
-        // The gate limits heads: this is the limit of trailers.
+        // The gate limits the size of request heads; this setting limits trailers.
         http.max_header_size(MAX_HEAD_BYTES)
-            // `Timed` limits the time of heads: hyper's timer would also end an idle connection that early.
+            // `Timed` limits the time of heads. hyper's timer would also close idle connections
+            // after that time.
             .header_read_timeout(None)
             .keep_alive(self.keep_alive);
         let mut connection = pin!(http.serve_connection(io, service));
@@ -120,8 +122,8 @@ impl Connection {
                 return;
             }
             () = stopping.cancelled(), if self.keep_alive => {
-                // hyper closes a connection that has read nothing: a new one may have its first
-                // request on the way, and gets an answer.
+                // At the stop hyper closes a connection that has read nothing. The first request of
+                // a new connection may be on its way, and must get an answer.
                 let early = tokio::select! {
                     served = connection.as_mut() => Some(served),
                     () = first.cancelled() => None,

@@ -1,9 +1,9 @@
-//! A connection that reads the head of each request before hyper does, and refuses what hyper would
-//! take or answer without a problem document.
+//! Wraps a connection: reads each request head before hyper does, and refuses heads that hyper
+//! would accept or would answer without a problem document.
 //!
-//! hyper gets a head when it is whole and may pass. The gate knows the length of its body, and so
-//! where the next head begins. It does not read chunks: a request with chunks is the last one of its
-//! connection.
+//! hyper gets a head once it is complete and accepted. The gate knows the length of the body, and
+//! so where the next head begins. It does not parse chunks: a request with a chunked body is the
+//! last one of its connection.
 
 use std::io;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use crate::edge::accept::linger::Linger;
 use crate::edge::accept::timed::{Phase, Timed};
 use crate::edge::problem::{Code, MEDIA_TYPE, Problem};
 
-/// The code of the refusal of a connection, which is its last response.
+/// The problem code with which the gate refused the connection; the refusal is the last response.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Refusals(Arc<OnceLock<Code>>);
 
@@ -28,41 +28,42 @@ impl Refusals {
     }
 }
 
-/// The connection.
+/// A connection with a gate before hyper.
 pub(super) struct Gate<S> {
     stream: Timed<S>,
     phase: Phase,
     refusals: Refusals,
     next: Next,
-    /// Bytes that hyper has not got.
+    /// Bytes from the peer that hyper has not received yet.
     held: BytesMut,
-    /// How many of them hyper may have.
+    /// The number of bytes at the start of `held` that hyper may have.
     passed: usize,
-    /// How many of them were there when the head was read last.
+    /// The length of `held` when a head was last parsed.
     seen: usize,
-    /// Whether the last write waits for the peer.
+    /// Whether the last write was pending, because the peer did not read.
     is_blocked: bool,
-    /// Waits for the end of that write.
+    /// Woken when that write can go on.
     waiting: Option<Waker>,
     closing: Option<Closing>,
 }
 
-/// What the next bytes from the peer are.
+/// What the next bytes from the peer belong to.
 #[derive(Debug)]
 enum Next {
     Head,
-    /// So many bytes of a body.
+    /// A body of which this number of bytes is missing.
     Body(u64),
-    /// A body of chunks, until the connection closes.
+    /// A chunked body: all bytes pass until the connection closes.
     Chunks,
-    /// Nothing more is read: this response is the last one, from this byte on.
+    /// The gate reads nothing more. It sends this last response; the number counts the bytes that
+    /// are already sent.
     Refused(Vec<u8>, usize),
 }
 
-/// The end of the connection.
+/// The steps at the end of a connection.
 #[derive(Debug)]
 enum Closing {
-    /// The peer gets the end of the responses.
+    /// Send the rest of the responses, and close the server's side of the connection.
     Shutdown,
     Linger(Linger),
     Done,
@@ -84,7 +85,7 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Gives hyper the bytes that it may have. Returns whether there were any.
+    /// Copies bytes that may pass into hyper's buffer. Returns whether there were any.
     fn hand_over(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
         let length = self.passed.min(buffer.remaining());
         if length == 0 {
@@ -93,14 +94,15 @@ impl<S> Gate<S> {
         buffer.put_slice(&self.held[..length]);
         self.held.advance(length);
         self.passed -= length;
-        // A pipelining client may have sent much more than a head.
+        // A pipelining client may have sent far more than a head: free the large buffer.
         if self.held.is_empty() && self.held.capacity() > MAX_HEAD_BYTES {
             self.held = BytesMut::new();
         }
         true
     }
 
-    /// Lets pass what may pass of the bytes that are held. Returns whether more must be read.
+    /// Parses the held bytes, and moves `passed` over those that hyper may have. Returns whether
+    /// more bytes are needed from the peer.
     fn examine(&mut self) -> bool {
         match &mut self.next {
             Next::Head if self.held.is_empty() => true,
@@ -155,7 +157,7 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Whether the peer may still send something that nobody reads.
+    /// Whether the peer may still send bytes that the server does not read.
     fn is_unread(&self) -> bool {
         match self.next {
             Next::Head | Next::Body(0) => !self.held.is_empty(),
@@ -165,7 +167,8 @@ impl<S> Gate<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
-    /// Reads from the peer, if hyper has got all that may pass. What follows the body is held.
+    /// Reads from the peer, once hyper has all bytes that may pass. Bytes after the body stay in
+    /// `held`.
     fn poll_more(
         &mut self,
         context: &mut Context<'_>,
@@ -188,13 +191,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
         Poll::Ready(Ok(length))
     }
 
-    /// Sends the last response, when the ones before are sent, and closes the connection.
+    /// Sends the refusal after all earlier responses, and then closes the connection.
     fn poll_refuse(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.phase.has_request() {
             self.phase.wake_at_end(context);
             return Poll::Pending;
         }
-        // hyper flushes a response before it reads the next head, unless the peer does not read.
+        // hyper flushes each response before it reads the next head, unless the peer does not read.
         if self.is_blocked {
             self.waiting = Some(context.waker().clone());
             return Poll::Pending;
@@ -210,7 +213,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
         self.poll_close(context)
     }
 
-    /// Closes the own side, and then reads on for some time if the peer may still send.
+    /// Closes the own side. If the peer may still send, reads on for some time.
     fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             match self.closing.get_or_insert(Closing::Shutdown) {
@@ -231,7 +234,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
     }
 }
 
-/// The response as it is sent.
+/// The bytes of the response.
 fn response(problem: &Problem) -> Vec<u8> {
     let (status, body) = (problem.code.status(), problem.to_json());
     let date = jiff::Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT");
@@ -257,7 +260,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gate<S> {
                 return Poll::Ready(Ok(()));
             }
             if matches!(this.next, Next::Refused(..)) {
-                // hyper sees an idle connection that ends.
+                // To hyper a refused connection looks like an idle one that has ended.
                 return this.poll_refuse(context);
             }
             if this.examine() {

@@ -1,4 +1,4 @@
-//! The gate before a pipe.
+//! Tests the gate on one end of an in-memory pipe.
 
 use std::io;
 
@@ -11,7 +11,8 @@ const GOOD: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n\
     PUT / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello\
     GET /b HTTP/1.1\r\n\r\n";
 
-/// What hyper gets of these bytes, and what the peer gets, which closes its side at the end.
+/// Sends these bytes in parts, and then closes the sender's side. Returns what passed to hyper, and
+/// what the peer received.
 async fn passed(sent: &str, part: usize, room: usize) -> io::Result<(String, String)> {
     let (stream, peer) = duplex(part);
     let phase = Phase::default();
@@ -42,7 +43,7 @@ async fn passed(sent: &str, part: usize, room: usize) -> io::Result<(String, Str
 }
 
 #[tokio::test]
-async fn bytes_pass_unchanged_in_any_parts() -> io::Result<()> {
+async fn gate_passes_bytes_unchanged_in_any_parts() -> io::Result<()> {
     let chunks =
         "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\nanything";
     let sent = format!("{GOOD}{chunks}");
@@ -56,7 +57,7 @@ async fn bytes_pass_unchanged_in_any_parts() -> io::Result<()> {
 }
 
 #[tokio::test]
-async fn nothing_passes_from_a_refused_head_on() -> io::Result<()> {
+async fn gate_passes_nothing_from_a_refused_head_on() -> io::Result<()> {
     let refused = "PUT / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx";
     let sent = format!("{GOOD}{refused}{GOOD}");
     for part in [1, 7, 1_000] {

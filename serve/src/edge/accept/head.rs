@@ -1,5 +1,5 @@
-//! Reads the head of a request before hyper does. hyper takes some ambiguous heads, and answers a
-//! broken one without a problem document.
+//! Parses the head of a request before hyper does. hyper accepts some ambiguous heads, and answers
+//! a malformed one without a problem document.
 
 use std::mem::MaybeUninit;
 
@@ -13,20 +13,20 @@ pub(super) const MAX_HEAD_BYTES: usize = 16 << 10;
 /// The most headers of a request.
 pub(super) const MAX_HEADERS: usize = 100;
 
-/// A head that may pass.
+/// A head that hyper may get.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Its length, with the empty line.
+    /// The length of the head, with its empty line.
     pub(super) bytes: usize,
     pub(super) body: Framing,
 }
 
-/// Where the body ends.
+/// How the end of the body is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// After so many bytes.
+    /// The body has this number of bytes (`Content-Length`).
     Length(u64),
-    /// After the last chunk.
+    /// The body ends with its last chunk.
     Chunks,
 }
 
@@ -34,7 +34,7 @@ pub(super) enum Framing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wrong {
     TooLarge,
-    /// It is no HTTP, or two servers could read it differently.
+    /// The bytes are not HTTP, or two servers could read the head differently.
     Broken(&'static str),
 }
 
@@ -55,10 +55,11 @@ impl Wrong {
     }
 }
 
-/// Reads the head at the start of `bytes`; `None` if its end has not come. The first `seen` bytes were
-/// there in an earlier call.
+/// Parses the head at the start of `bytes`; `None` if its end has not arrived. The first `seen`
+/// bytes were there in an earlier call.
 pub(super) fn read(bytes: &[u8], seen: usize) -> Result<Option<Head>, Wrong> {
-    // A head that comes byte by byte is parsed twice only: with its first bytes and with its last.
+    // A head that arrives byte by byte is parsed only twice: with its first bytes and once it is
+    // complete.
     if seen > 0 && !has_end(&bytes[seen.saturating_sub(3)..]) {
         return match bytes.len() > MAX_HEAD_BYTES {
             true => Err(Wrong::TooLarge),
@@ -92,13 +93,13 @@ pub(super) fn read(bytes: &[u8], seen: usize) -> Result<Option<Head>, Wrong> {
     }))
 }
 
-/// Whether a head ends here.
+/// Whether the bytes contain the end of a head.
 fn has_end(bytes: &[u8]) -> bool {
     bytes.windows(2).any(|two| two == b"\n\n") || bytes.windows(3).any(|three| three == b"\n\r\n")
 }
 
-/// Where the body ends. What a proxy in front could read differently is refused: it could take a
-/// part of the body for the next request, or the other way round.
+/// How the body ends. Refuses a head that a proxy in front could read differently: the proxy could
+/// take a part of the body for the next request, or a request for a part of the body.
 fn framing(headers: &[Header<'_>], version: Option<u8>) -> Result<Framing, Wrong> {
     let broken = |reason| Err(Wrong::Broken(reason));
     let (mut length, mut has_chunks) = (None, false);
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn body_ends_where_the_head_says() {
+    fn framing_follows_length_and_chunk_headers() {
         for (lines, body) in [
             ("Host: a\r\n", Framing::Length(0)),
             ("Content-Length: 5\r\n", Framing::Length(5)),
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn ambiguous_heads_are_refused() {
+    fn ambiguous_request_heads_are_refused() {
         let (length, chunks) = ("Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n");
         for lines in [
             format!("{length}{chunks}"),
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn head_in_any_parts_is_the_same() {
+    fn head_in_any_parts_is_parsed_alike() {
         for text in [
             "\r\nPUT /a?b=c HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n",
             "PUT / HTTP/1.1\r\nX: y\nZ: z\n\n",
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn head_has_limits() {
+    fn head_beyond_a_limit_is_refused() {
         let most = "x".repeat(MAX_HEAD_BYTES);
         let many = "X: y\r\n".repeat(MAX_HEADERS + 1);
         for text in [

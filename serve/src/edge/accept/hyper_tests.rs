@@ -1,5 +1,6 @@
-//! What hyper does without the gate and without the times of a connection: why both stay. If a test
-//! fails on a later hyper, hyper has learnt that part, and ours can go.
+//! Shows what hyper does without the gate (`Gate`) and without the time limits (`Timed`), and so
+//! why both are needed. If a test fails with a later hyper, hyper has mended that fault, and our
+//! part can go.
 
 use std::convert::Infallible;
 use std::io;
@@ -17,9 +18,9 @@ use tokio::time::Instant;
 
 use crate::edge::accept::head::{self, Wrong};
 
-/// What became of a connection.
+/// How hyper dealt with a connection.
 struct Ended {
-    /// How many requests hyper ran, which read no body.
+    /// The number of requests that hyper ran. Their handler reads no body.
     ran: usize,
     written: io::Result<()>,
     answer: String,
@@ -27,7 +28,7 @@ struct Ended {
     time: Duration,
 }
 
-/// Lets hyper serve these bytes. The peer reads to the end of the connection.
+/// Lets hyper serve a connection that sends these bytes. The peer reads until the connection ends.
 async fn served(bytes: &[u8], buffer: usize, closes: bool) -> Ended {
     let ran = Arc::new(AtomicUsize::default());
     let counted = Arc::clone(&ran);
@@ -67,10 +68,10 @@ async fn hyper_runs_heads_that_two_servers_read_differently() {
         format!("{length}\r\n{length}"),
         format!("{chunks}\r\n{chunks}"),
         "Transfer-Encoding: gzip, chunked".to_owned(),
-        // A proxy that ends lines with CR LF only sees no length.
+        // A proxy that accepts only CR LF as a line end does not see this length header.
         format!("X: y\n{length}"),
     ] {
-        // These five bytes are a length of 5 and the last chunk.
+        // The body `0 CR LF CR LF` is both a body of 5 bytes and a last chunk.
         let request = format!("PUT / HTTP/1.1\r\n{lines}\r\n\r\n0\r\n\r\n");
         let ended = served(request.as_bytes(), 1 << 10, true).await;
         assert_eq!(ended.ran, 1, "{lines:?}: {}", ended.answer);

@@ -1,4 +1,5 @@
-//! The end of a connection: the server reads what the peer still sends, so that the peer reads the answer.
+//! The end of a connection: the server drains what the peer still sends, so that the peer reads the
+//! response.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,12 +8,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// How long the server reads on.
+/// The longest time for which the server drains.
 const MOST: Duration = Duration::from_secs(5);
-/// How many bytes it reads: the rest of the largest JSON body.
+/// The most bytes that the server drains: the rest of the largest JSON body.
 const MAX_BYTES: usize = 32 << 20;
 
-/// The end of a connection whose peer may still send.
+/// Drains a connection whose peer may still send.
 #[derive(Debug)]
 pub(super) struct Linger {
     timer: Pin<Box<Sleep>>,
@@ -27,14 +28,14 @@ impl Linger {
         }
     }
 
-    /// Ready when the peer has closed its side, or when enough was read.
+    /// Ready when the peer has closed its side, or when the limit of time or bytes is reached.
     pub(super) fn poll<S: AsyncRead + Unpin>(
         &mut self,
         context: &mut Context<'_>,
         stream: &mut S,
     ) -> Poll<()> {
         let mut scratch = [0; 8 << 10];
-        // A fast sender must not keep the thread: the budget of tokio makes a read pending.
+        // A fast sender cannot keep this thread busy: tokio's budget makes a read pending.
         loop {
             let mut buffer = ReadBuf::new(&mut scratch);
             match Pin::new(&mut *stream).poll_read(context, &mut buffer) {

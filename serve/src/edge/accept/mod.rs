@@ -1,5 +1,5 @@
-//! The accept loop: HTTP/1.1 with limits of connections, heads and pauses, and an end without lost
-//! requests.
+//! The accept loop for HTTP/1.1: limits the connections, heads and pauses, and stops without losing
+//! a request.
 
 mod connection;
 mod gate;
@@ -28,19 +28,20 @@ use crate::edge::accept::connection::Connection;
 use crate::edge::accept::room::Room;
 use crate::edge::tls::Tls;
 
-/// How long running requests may take after the stop.
+/// The grace period: how long running requests may take after the stop.
 const GRACE: Duration = Duration::from_secs(30);
-/// The pause after an accept that failed: the process has too many open files.
+/// The pause after a failed accept: it fails if the process has too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What the connections are served with.
+/// The router and settings with which connections are served.
 pub(crate) struct Served {
     pub(crate) router: Router,
     pub(crate) max_connections: usize,
     pub(crate) tls: Option<Arc<Tls>>,
 }
 
-/// Accepts connections until `stop`, and then until all requests that ran have ended, and `last`.
+/// Accepts connections until `stop` completes. Then waits until all running requests have ended,
+/// and for `last`.
 pub(crate) async fn run(
     listener: TcpListener,
     served: Served,
@@ -71,12 +72,13 @@ pub(crate) async fn run(
     running.close();
     let ended = async {
         running.wait().await;
-        // Those whose callers left. One of them can begin an operation.
+        // Wait for actions whose callers have disconnected. An action can begin an operation.
         edge.actions.close();
         edge.actions.wait().await;
         last.await;
     };
-    // Probes still learn that the server is not ready; other requests are refused.
+    // Meanwhile accept connections: probes learn that the server is not ready, other requests are
+    // refused.
     tokio::select! {
         () = accept(&listener, &mut accepted, &room, &late, connection(false)) => {}
         ended = tokio::time::timeout(GRACE, ended) => if ended.is_err() {
@@ -89,7 +91,8 @@ pub(crate) async fn run(
     late.wait().await;
 }
 
-/// Accepts connections for ever. `accepted` keeps one that waits for room when this is dropped.
+/// Accepts connections forever. If this future is dropped, `accepted` keeps a connection that
+/// waited for room.
 async fn accept(
     listener: &TcpListener,
     accepted: &mut Option<(TcpStream, SocketAddr)>,

@@ -1,5 +1,6 @@
-//! Room for connections. When there is none, a connection without a request of a known caller makes
-//! room for a new one: silent connections, which cost nothing, must not keep others out.
+//! Limits the number of connections. If a new one finds no room, the server closes a connection
+//! that has no request of a known caller: otherwise silent connections, which cost an attacker
+//! nothing, would keep others out.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -11,7 +12,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::edge::accept::timed::Phase;
 
-/// After this time another connection is closed: the first one may have got a request.
+/// How long to wait for a connection to close, before another one is closed too: the first may have
+/// received a request.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// The open connections of a server.
@@ -26,7 +28,7 @@ struct Open {
     connections: BTreeMap<u64, (IpAddr, Phase, Arc<Notify>)>,
 }
 
-/// The place of a connection.
+/// The permit of one open connection.
 pub(super) struct Place {
     room: Arc<Room>,
     number: u64,
@@ -43,7 +45,8 @@ impl Room {
         })
     }
 
-    /// A place for a connection of this peer. It waits while every connection has a request.
+    /// Waits for room for a connection of this peer. It takes long only while every connection has
+    /// a request.
     pub(super) async fn place(self: &Arc<Self>, peer: IpAddr) -> Place {
         loop {
             let acquiring = Arc::clone(&self.permits).acquire_owned();
@@ -72,8 +75,8 @@ impl Room {
         }
     }
 
-    /// Closes a connection without a request: of the peer that has most of them, the one that has been
-    /// without one for the longest time.
+    /// Closes a connection that has no request. It belongs to the peer with the most such
+    /// connections, and has been without a request for the longest time.
     fn close_one(&self) {
         let open = self.open();
         let mut quiet: HashMap<IpAddr, (usize, Instant, &Notify)> = HashMap::new();
@@ -101,7 +104,7 @@ impl Room {
 }
 
 impl Place {
-    /// Completes when the connection must make room, at a moment when it has no admitted request.
+    /// Completes when the connection must close to make room, and has no admitted request.
     pub(super) async fn closed(&self) {
         loop {
             self.close.notified().await;
@@ -118,7 +121,7 @@ impl Drop for Place {
     }
 }
 
-/// Whose connections are counted together: a network of IPv6 belongs to one peer.
+/// The address by which connections are counted: an IPv6 network counts as one peer.
 fn origin(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => IpAddr::from(((address.to_bits() >> 64) << 64).to_be_bytes()),
@@ -139,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn oldest_quiet_connection_of_the_busiest_peer_makes_room() {
+    async fn busiest_peers_oldest_idle_connection_makes_room() {
         let room = Room::new(4);
         let alone = room.place(peer(1)).await;
         let mut many = Vec::new();
@@ -147,7 +150,7 @@ mod tests {
             tokio::time::advance(Duration::from_secs(1)).await;
             many.push(room.place(peer(2)).await);
         }
-        // The oldest one of the busiest peer has a request.
+        // The oldest connection of the busiest peer has a request.
         let request = many[0].phase.in_request();
         many[0].phase.admit();
         {
@@ -159,7 +162,7 @@ mod tests {
             drop(next.await);
         }
         let third = room.place(peer(3)).await;
-        // All have requests: the next one waits until one ends.
+        // Every connection has a request, so the next one waits until a request ends.
         let requests = [&alone, &many[1], &third].map(|place| {
             place.phase.admit();
             place.phase.in_request()
@@ -173,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_of_ipv6_are_one_peer() {
+    fn ipv6_network_counts_as_one_peer() {
         let parse = |text: &str| origin(text.parse().expect("an address"));
         assert_eq!(parse("2001:db8::1"), parse("2001:db8::2:0:0:9"));
         assert_ne!(parse("2001:db8::1"), parse("2001:db8:0:1::1"));

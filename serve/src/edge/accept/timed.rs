@@ -16,13 +16,13 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// How long a request head may take.
 pub(super) const HEAD: Duration = Duration::from_secs(10);
-/// How long a connection may be idle. Proxies keep idle connections for 60 s: one that closes
-/// earlier loses the request that they send at this moment.
+/// How long a connection may be idle. Proxies keep idle connections for 60 s: if the server closes
+/// a connection earlier, a request that a proxy sends at that moment is lost.
 const IDLE: Duration = Duration::from_secs(75);
 /// How long the peer may leave a response unread.
 const UNREAD: Duration = Duration::from_secs(30);
 
-/// How many requests of the connection have begun and ended. HTTP/1.1 runs one at a time.
+/// Counts the requests of a connection that have begun and ended. HTTP/1.1 runs one at a time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Phase(Arc<Counts>);
 
@@ -30,11 +30,11 @@ pub(crate) struct Phase(Arc<Counts>);
 struct Counts {
     begun: AtomicUsize,
     ended: AtomicUsize,
-    /// Whether the running request is of a caller who is known.
+    /// Whether the caller of the running request is known.
     is_admitted: AtomicBool,
-    /// When the connection was opened, or the last request ended.
+    /// The time at which the connection was opened, or its last request ended.
     quiet_since: Mutex<Instant>,
-    /// Waits for the end of the running request.
+    /// Woken when the running request ends.
     waiting: Mutex<Option<Waker>>,
 }
 
@@ -50,7 +50,7 @@ impl Default for Counts {
     }
 }
 
-/// A running request: from its head until the end of its response.
+/// A running request, from its head until its response is sent or dropped.
 #[derive(Debug)]
 pub(super) struct InRequest(Phase);
 
@@ -80,7 +80,8 @@ impl Phase {
         self.0.begun.load(Ordering::Relaxed) > self.ended()
     }
 
-    /// The caller of the running request is known: it keeps its connection until it ends.
+    /// Marks the caller of the running request as known: then the connection is not closed to make
+    /// room.
     pub(crate) fn admit(&self) {
         self.0.is_admitted.store(true, Ordering::Relaxed);
     }
@@ -89,7 +90,7 @@ impl Phase {
         self.0.is_admitted.load(Ordering::Relaxed)
     }
 
-    /// Since when the connection has had no admitted request, if it has none.
+    /// The time since which the connection has had no admitted request; `None` if one runs.
     pub(super) fn quiet_since(&self) -> Option<Instant> {
         (!self.is_admitted()).then(|| *self.since())
     }
@@ -112,7 +113,7 @@ impl Drop for InRequest {
 }
 
 impl InRequest {
-    /// The body of the response: the request runs until it is sent or dropped.
+    /// Wraps the response body: the request counts as running until the body is sent or dropped.
     pub(super) fn until_end_of(self, body: Body) -> Counted {
         Counted {
             body,
@@ -121,7 +122,7 @@ impl InRequest {
     }
 }
 
-/// The body of a response.
+/// A response body that ends its request when it is sent or dropped.
 pub(super) struct Counted {
     body: Body,
     _in_request: InRequest,
@@ -147,15 +148,15 @@ impl http_body::Body for Counted {
     }
 }
 
-/// The connection.
+/// A connection with time limits.
 pub(super) struct Timed<S> {
     stream: S,
     phase: Phase,
-    /// How many requests had ended at the last read.
+    /// The number of ended requests at the last read.
     ended: usize,
-    /// Whether bytes of the next head have come.
+    /// Whether bytes of the next request head have arrived.
     has_head: bool,
-    /// When the wait for a head, or for its rest, ends.
+    /// When the wait for a head, or for the rest of one, times out.
     read_until: Instant,
     read_timer: Option<Pin<Box<Sleep>>>,
     write_timer: Option<Pin<Box<Sleep>>>,
@@ -169,7 +170,7 @@ impl<S> Timed<S> {
             phase,
             outbox,
             ended: 0,
-            // The first head is due at once.
+            // A new connection counts as one whose head has begun: the short limit applies.
             has_head: true,
             read_until: Instant::now() + HEAD,
             read_timer: None,
@@ -177,7 +178,7 @@ impl<S> Timed<S> {
         }
     }
 
-    /// Ends a write that makes no progress.
+    /// Fails a write that has made no progress for `UNREAD`.
     fn limited<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -211,7 +212,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.phase.has_request() {
-            // The body has a limit of its own.
+            // A request runs: another timer limits its body.
             return Pin::new(&mut this.stream).poll_read(context, buffer);
         }
         if this.ended != this.phase.ended() {
@@ -233,7 +234,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
                     .read_timer
                     .get_or_insert_with(|| Box::pin(sleep_until(until)));
                 match timer.as_mut().poll(context) {
-                    // A late head is an error, an idle connection just ends.
+                    // A late head is an error; an idle connection ends without one.
                     Poll::Ready(()) if this.has_head => {
                         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
                     }
@@ -270,7 +271,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
         self.stream.is_write_vectored()
     }
 
-    /// hyper flushes when it has written all that it has of a response.
+    /// hyper flushes after it has written all bytes of a response that it has.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let flush = Pin::new(&mut this.stream).poll_flush(context);
@@ -286,11 +287,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
     }
 }
 
-/// What is to do when the answer is sent. Dropped, the answer was not sent.
+/// Called when the response is sent. If it is dropped without a call, the response was not sent.
 type OnSent = Box<dyn FnOnce() + Send>;
 
-/// Between a response and its connection. A response puts here what is to do when its last byte is on
-/// the way. It was sent at the connection's next flush, and was not if the connection ends before.
+/// Tells a response whether it was sent. The response puts a callback here when its last byte is
+/// written. The connection's next flush calls it; if the connection ends before that, it is
+/// dropped.
 #[derive(Clone, Default)]
 pub(crate) struct Outbox(Arc<Mutex<Vec<OnSent>>>);
 
@@ -299,13 +301,13 @@ impl Outbox {
         self.lock().push(Box::new(on_sent));
     }
 
-    /// The connection has handed all bytes to the system.
+    /// The operating system has taken all bytes: calls the callbacks.
     pub(crate) fn flushed(&self) {
         let sent = std::mem::take(&mut *self.lock());
         sent.into_iter().for_each(|on_sent| on_sent());
     }
 
-    /// The connection has ended.
+    /// The connection has ended: drops the callbacks.
     pub(crate) fn closed(&self) {
         let unsent = std::mem::take(&mut *self.lock());
         drop(unsent);
@@ -323,7 +325,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn response_that_nobody_reads_ends_after_30_s() {
+    async fn unread_response_is_cut_off_after_30_s() {
         let (stream, mut peer) = duplex(64);
         let mut timed = Timed::new(stream, Phase::default(), Outbox::default());
         let begun = Instant::now();
@@ -333,7 +335,8 @@ mod tests {
             Err(io::ErrorKind::TimedOut)
         );
         assert_eq!(begun.elapsed().as_secs(), UNREAD.as_secs());
-        // A slow reader gets all: each byte that it takes begins the time again.
+        // Each byte that a slow reader takes restarts the time limit, so that it gets the whole
+        // response.
         let (stream, mut slow) = duplex(1);
         let mut timed = Timed::new(stream, Phase::default(), Outbox::default());
         let reading = async {
@@ -348,14 +351,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn head_has_10_s_and_an_idle_connection_75_s() {
+    async fn head_times_out_after_10_s_idle_connection_after_75_s() {
         let (stream, mut peer) = duplex(64);
         let phase = Phase::default();
         let mut timed = Timed::new(stream, phase.clone(), Outbox::default());
         let begun = Instant::now();
         assert!(timed.read_u8().await.is_err());
         assert_eq!(begun.elapsed(), HEAD);
-        // After a request: the whole time to be idle, and then the time of a head.
+        // After a request the idle limit applies from its start, and then the limit of a head.
         drop(phase.in_request());
         let begun = Instant::now();
         let byte = async {
@@ -366,7 +369,7 @@ mod tests {
         assert!(read.is_ok() && written.is_ok());
         assert!(timed.read_u8().await.is_err());
         assert_eq!(begun.elapsed(), IDLE - Duration::from_secs(1) + HEAD);
-        // While a request runs, the body has a limit of its own.
+        // While a request runs, another timer limits its body.
         let _running = phase.in_request();
         let late = tokio::time::timeout(Duration::from_secs(600), timed.read_u8()).await;
         assert!(late.is_err(), "{late:?}");

@@ -23,12 +23,12 @@ enum Sink {
 struct LogFile {
     path: PathBuf,
     file: File,
-    /// Whether the last line is cut off: the next one begins on a line of its own.
+    /// Whether a failed write cut off the last line: the next entry then begins a new line.
     is_cut: bool,
 }
 
 impl Audit {
-    /// Opens the file, or standard error without one.
+    /// Opens the file; without a path, the log goes to standard error.
     pub(crate) fn open(path: Option<&Path>) -> Result<Self, Error> {
         let sink = match path {
             None => Sink::StandardError,
@@ -41,7 +41,8 @@ impl Audit {
         Ok(Self(Arc::new(Mutex::new(sink))))
     }
 
-    /// Opens the file again: logrotate has renamed it. If that fails, the old one is kept.
+    /// Opens the file again after logrotate has renamed it. If that fails, the old file stays in
+    /// use.
     pub(crate) fn reopen(&self) {
         let mut sink = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Sink::File(log) = &mut *sink {
@@ -54,7 +55,7 @@ impl Audit {
         }
     }
 
-    /// Writes a line, and returns when it is on the disk.
+    /// Writes a line, and returns once it is on the disk.
     pub(crate) async fn write(&self, line: &Value) -> io::Result<()> {
         let (sink, line) = (Arc::clone(&self.0), guarded(&line.to_string()));
         let written = tokio::task::spawn_blocking(move || {
@@ -98,7 +99,7 @@ impl LogFile {
         let text = format!("{}{line}\n", if self.is_cut { "\n" } else { "" });
         self.is_cut = true;
         self.file.write_all(text.as_bytes())?;
-        // A terminal or a pipe cannot be synchronised.
+        // A terminal or a pipe cannot be synced.
         match self.file.sync_data() {
             Err(error) if error.kind() != io::ErrorKind::InvalidInput => return Err(error),
             _ => {}
@@ -108,7 +109,7 @@ impl LogFile {
     }
 }
 
-/// Whether the file is empty or ends with a line end: a crash can cut off the last line.
+/// Whether the file is empty or ends with a line end. A crash can cut off the last line.
 fn ends_with_a_line(path: &Path) -> bool {
     let last = || -> io::Result<u8> {
         let mut file = File::open(path)?;
@@ -123,7 +124,7 @@ fn ends_with_a_line(path: &Path) -> bool {
     last().is_ok_and(|byte| byte == b'\n')
 }
 
-/// JSON without a character that steers a terminal. A reader of JSON gets the original text.
+/// Escapes characters that control a terminal. A JSON parser reads the original text.
 fn guarded(json: &str) -> String {
     let mut guarded = String::with_capacity(json.len());
     for c in json.chars() {
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logged_json_keeps_its_value_without_controls() {
+    fn audit_log_escapes_controls_and_keeps_the_value() {
         let value = serde_json::json!({ "id": "a\u{9b}\u{202e}" });
         let line = guarded(&value.to_string());
         assert!(!line.contains(steers), "{line}");

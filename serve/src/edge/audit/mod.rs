@@ -1,5 +1,5 @@
-//! The audit log: a JSON line for each action of a person, written before it is done, and one with
-//! its outcome. A line without an outcome is of an action that a crash cut off.
+//! The audit log: for each action of a person, a JSON line before the action and one with its
+//! outcome. If the second line is missing, a crash interrupted the action.
 
 mod log;
 
@@ -23,18 +23,18 @@ use crate::edge::body::whole;
 use crate::edge::path::QueueName;
 use crate::edge::problem::{Code, Problem};
 
-/// The most bytes of the body of a call: all of it but payloads is in the audit log.
+/// The most bytes of an audited call's body: the audit log has the body without payloads.
 const MAX_BODY_BYTES: usize = 1 << 20;
-/// The most bytes of the body of a page's call: an undo pushes a payload.
+/// The most bytes of an audited call's body if a page makes the call: an undo pushes a payload.
 const MAX_BODY_BYTES_OF_PAGE: usize = 24 << 20;
 
-/// Marks the calls that a page makes for its caller.
+/// A marker on requests that a dashboard page makes for its caller.
 #[derive(Clone, Copy)]
 pub(crate) struct ByPage;
 
-/// Whether a call is an action, which has lines in the audit log: all that needs the right to operate,
-/// all that a page changes, and what an operator does to a message that waits. Other pushes, claims
-/// and settlements are the work of programs.
+/// Whether a call is an action that the audit log records. Actions are all calls that need the
+/// right to operate, all changes made by pages, and changes of a waiting message by an operator.
+/// Other pushes, claims and settlements are the work of programs.
 pub(crate) fn asks_for_lines(right: Right, caller: &Principal, request: &Request) -> bool {
     match right {
         Right::Operate => true,
@@ -50,8 +50,8 @@ fn is_by_page(extensions: &Extensions) -> bool {
     extensions.get::<ByPage>().is_some()
 }
 
-/// The action of an operator that a request is, for the lines of an operation that it begins. The
-/// guard adds it to the request.
+/// The action of an operator, as the guard adds it to the request. The audit lines of an operation
+/// name the action that began it.
 #[derive(Debug, Clone)]
 pub(crate) struct Action {
     id: String,
@@ -66,7 +66,7 @@ impl Action {
         &self.principal
     }
 
-    /// The fields of a line of the operation with this id. `request` names the action that asked for
+    /// The audit line of an operation with this id. The field `request` names the action that began
     /// it.
     pub(crate) fn line(&self, event: &str, operation: &str) -> Value {
         json!({
@@ -81,8 +81,8 @@ impl Action {
     }
 }
 
-/// Runs an action between its two lines. The action goes on if the caller
-/// disconnects, so that its outcome is known.
+/// Runs an action between its two audit lines. The action goes on if the caller disconnects, so
+/// that its outcome is known.
 pub(crate) async fn audited(
     edge: &Edge,
     principal: &Principal,
@@ -123,10 +123,10 @@ pub(crate) async fn audited(
     });
     let request = Request::from_parts(parts, Body::from(body.bytes.clone()));
     let audit = edge.audit.clone();
-    // A task of its own: the server drops this future if the caller disconnects. The end of the
-    // server waits for it.
+    // Run the action in its own task: if the caller disconnects, the server drops this future. The
+    // stop of the server waits for the task.
     let run = edge.actions.spawn(async move {
-        let _body = body; // Its share of the budget.
+        let _body = body; // Held: its share of the body budget.
         if let Err(error) = audit.write(&start).await {
             return refusal(&error).into_response();
         }
@@ -137,7 +137,8 @@ pub(crate) async fn audited(
             "action": action,
             "status": response.status().as_u16(),
         });
-        // The action is done: its caller gets the outcome even if the log does not.
+        // The action is done, so its caller gets the outcome even if the audit log cannot be
+        // written.
         if let Err(error) = audit.write(&end).await {
             tracing::error!(name: "dueq_serve.audit_failed", ?error, "the audit log misses the outcome of an action");
         }
@@ -146,7 +147,7 @@ pub(crate) async fn audited(
     match run.await {
         Ok(response) => response,
         Err(error) => match error.try_into_panic() {
-            // The last layer answers it.
+            // The last layer turns the panic into a problem.
             Ok(panic) => std::panic::resume_unwind(panic),
             Err(_) => {
                 let problem = Problem::new(Code::Internal, "the action was cut off");
@@ -156,7 +157,7 @@ pub(crate) async fn audited(
     }
 }
 
-/// The problem of an action whose line cannot be written.
+/// The problem if the first audit line cannot be written: the action is not run.
 pub(crate) fn refusal(error: &io::Error) -> Problem {
     tracing::error!(name: "dueq_serve.audit_failed", ?error, "the audit log cannot be written: the action is refused");
     let detail = format!("nothing was done, because its line cannot be written: {error}");
@@ -164,7 +165,7 @@ pub(crate) fn refusal(error: &io::Error) -> Problem {
     problem.retry_after_s(5)
 }
 
-/// The body as it is in the log: JSON without payloads, which may be long and secret.
+/// The body as the log shows it: JSON without payloads, which may be long and secret.
 fn shown_body(bytes: &[u8]) -> Value {
     match serde_json::from_slice(bytes) {
         Ok(value) => without_payloads(value),
@@ -191,10 +192,10 @@ fn without_payloads(value: Value) -> Value {
     }
 }
 
-/// Ties the two lines of an action; names an operation.
+/// A random id, which an action's two lines share or which names an operation.
 pub(crate) fn random_id() -> String {
     let mut bytes = [0; 8];
-    // Without random bytes the lines are tied by principal and path.
+    // Without random bytes a reader can match the two lines by principal and path.
     let _ = getrandom::fill(&mut bytes);
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -211,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logged_body_has_no_payloads() {
+    fn audit_log_leaves_out_payloads() {
         let body = json!({ "for_ms": 5, "tasks": [{ "payload": "secret", "id": "a" }] });
         let logged = shown_body(body.to_string().as_bytes());
         let expected = json!({ "for_ms": 5, "tasks": [{ "payload": { "bytes": 6 }, "id": "a" }] });

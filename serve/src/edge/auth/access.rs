@@ -1,4 +1,4 @@
-//! How callers prove who they are, as configured.
+//! How callers prove their identity, by the configuration.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,22 +14,22 @@ use crate::edge::auth::session::EndedSessions;
 use crate::edge::auth::{Principal, TrustedProxy, Via, Watched, session};
 use crate::edge::problem::{Code, Problem};
 
-/// Who has access, besides the users that a [`TrustedProxy`] names.
+/// Who has access, in addition to the users that a [`TrustedProxy`] names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {
-    /// Everybody on this machine, as an operator; nobody if there is a trusted proxy.
+    /// Everybody on this machine has access, as an operator. With a trusted proxy nobody has.
     Loopback,
-    /// Whoever has a token of this file.
+    /// Callers with a token of this file have access.
     Tokens(PathBuf),
-    /// Everybody, as an operator: for a router in a service that has checked the caller itself. A
-    /// server of its own refuses to start with it.
+    /// Everybody has access, as an operator: for a router inside a service that has checked the
+    /// caller itself. [`Server`](crate::Server) refuses to start with it.
     Everybody,
 }
 
-/// Headers that a proxy adds. To a server without tokens every caller behind a proxy on this machine
-/// would look like somebody on this machine.
-/// A proxy that adds none of them cannot be told from somebody on this machine.
+/// Headers that proxies add. A server without tokens refuses requests with one: otherwise every
+/// caller behind a local proxy would count as a local caller. A proxy that adds none of these
+/// headers is not detected.
 const FORWARDED: [&str; 9] = [
     "forwarded",
     "x-forwarded-for",
@@ -42,14 +42,14 @@ const FORWARDED: [&str; 9] = [
     "via",
 ];
 
-/// Finds out who sends a request.
+/// Identifies the caller of a request.
 pub(crate) struct Gate {
     tokens: Option<Watched>,
     proxy: Option<TrustedProxy>,
     access: Access,
-    /// The key of the key file, which goes before that of the tokens file.
+    /// The signing key of the key file. It takes precedence over that of the tokens file.
     key: Option<[u8; 32]>,
-    /// The key if no file has one: it ends with this process.
+    /// The signing key if no file has one; it is lost when this process ends.
     random_key: [u8; 32],
     ended: EndedSessions,
 }
@@ -77,8 +77,8 @@ impl Gate {
         })
     }
 
-    /// The key that signs sessions and claims. While the tokens file cannot be read there is none: with
-    /// another one, a claim could not be repeated later.
+    /// The key that signs sessions and claims. While the tokens file cannot be read there is none:
+    /// with another key, a later repetition of a claim would not be recognised.
     pub(crate) fn signing_key(&self) -> Result<[u8; 32], Problem> {
         if let Some(key) = self.key {
             return Ok(key);
@@ -90,7 +90,7 @@ impl Gate {
         Ok(of_file.unwrap_or(self.random_key))
     }
 
-    /// Begins a session of the caller with this token: the value of its cookie.
+    /// Begins a session of the caller with this token, and returns the value of the cookie.
     pub(crate) fn begin_session(&self, token: &str) -> Result<String, Problem> {
         let Some(tokens) = &self.tokens else {
             let detail = "the server has no tokens, so there are no sessions";
@@ -101,7 +101,7 @@ impl Gate {
         value.ok_or_else(|| self.unauthenticated(true))
     }
 
-    /// Ends the session of a request, if it has one: also for those who copied its cookie.
+    /// Ends the session of a request, if it has one: also for others who copied the cookie.
     pub(crate) fn end_session(&self, headers: &HeaderMap) -> Result<(), Problem> {
         if let Some((_, session)) = self.session(headers)? {
             self.ended.add(&session, SystemTime::now());
@@ -109,7 +109,7 @@ impl Gate {
         Ok(())
     }
 
-    /// The session of a request, ended or not.
+    /// The session that the request's cookie names, whether it has ended or not.
     fn session(
         &self,
         headers: &HeaderMap,
@@ -126,7 +126,7 @@ impl Gate {
         self.tokens.as_ref()
     }
 
-    /// The caller of a request.
+    /// Identifies the caller of a request.
     pub(crate) fn principal(&self, parts: &Parts) -> Result<Principal, Problem> {
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
         let peer = peer.map(|peer| peer.0.ip());
@@ -188,7 +188,7 @@ fn unreadable(error: String) -> Problem {
     Problem::new(Code::TokensUnreadable, detail).retry_after_s(5)
 }
 
-/// The token of the header `Authorization`. A header that cannot be read is refused, not ignored.
+/// The access token in the header `Authorization`. A malformed header is refused, not ignored.
 pub(crate) fn bearer(parts: &Parts) -> Result<Option<&str>, Problem> {
     let wrong = |reason: &str| {
         let detail = format!("header Authorization: {reason}; write Authorization: Bearer TOKEN");

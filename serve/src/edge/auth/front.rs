@@ -1,5 +1,5 @@
-//! The first layer of all routes but those of health: refuses requests that no route should see,
-//! and finds out who sends the others.
+//! The first layer of all routes except health: refuses requests that no route may see, and
+//! identifies the caller of the others.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,12 +24,12 @@ pub(crate) async fn front(State(edge): State<Arc<Edge>>, request: Request, next:
     };
     parts.extensions.insert(principal.clone());
     let mut response = next.run(Request::from_parts(parts, body)).await;
-    // A problem becomes a page outside of this layer, with the frame of the caller.
+    // An outer layer turns a problem into a page, and the page shows the caller.
     response.extensions_mut().insert(principal);
     response
 }
 
-/// The first layer of the routes by which a caller proves who they are.
+/// The first layer of the routes by which a caller logs in or out.
 pub(crate) async fn open_front(
     State(edge): State<Arc<Edge>>,
     request: Request,
@@ -50,7 +50,8 @@ fn admit(edge: &Edge, parts: &Parts) -> Result<Principal, Problem> {
             false => refused,
         }
     })?;
-    // A browser sends the cookie by itself, and says where the request comes from.
+    // A browser attaches the cookie to every request, so the request must also say which page it
+    // comes from.
     if principal.via() == Via::Session && !origin::is_known(parts) {
         let detail = "a request with a session that changes something needs the header Origin";
         return Err(Problem::new(Code::CrossOrigin, detail));
@@ -62,7 +63,7 @@ fn admit(edge: &Edge, parts: &Parts) -> Result<Principal, Problem> {
     Ok(principal)
 }
 
-/// What holds for every request, whoever sends it.
+/// The checks that apply to every request and every caller.
 fn check(edge: &Edge, parts: &Parts) -> Result<(), Problem> {
     if edge.life.is_stopping() {
         let detail =
@@ -74,7 +75,7 @@ fn check(edge: &Edge, parts: &Parts) -> Result<(), Problem> {
     no_token_in(&parts.uri)
 }
 
-/// Names of parameters by which other APIs take tokens.
+/// Parameter names by which other APIs take tokens.
 const NAMES: [&str; 6] = [
     "token",
     "access_token",
@@ -84,7 +85,8 @@ const NAMES: [&str; 6] = [
     "bearer",
 ];
 
-/// Refuses a URL with a token, or with a parameter for one. The text quotes nothing of it.
+/// Refuses a URL that contains a token, or a parameter named like one. The problem quotes no part
+/// of the URL.
 pub(crate) fn no_token_in(uri: &Uri) -> Result<(), Problem> {
     let refused = || {
         let detail = "send the token in the header Authorization: Bearer TOKEN; \

@@ -1,5 +1,5 @@
-//! The one check of what a caller may do: a layer around each group of routes. It knows the right
-//! of the group, the roles and queues of the caller, and the queue in the path.
+//! The only check of what a caller may do: a layer around each group of routes. It compares the
+//! right of the group and the queue in the path with the roles and queues of the caller.
 
 use std::sync::Arc;
 

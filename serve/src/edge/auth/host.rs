@@ -1,5 +1,5 @@
-//! Which hosts requests may name. A page of another site can reach a server on loopback by a name
-//! of its own that resolves to 127.0.0.1 (DNS rebinding): its requests name that host.
+//! Which hosts a request may name. By DNS rebinding a page of another site can reach a server on
+//! loopback: the site's own name then resolves to 127.0.0.1, and the request names that host.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -18,28 +18,27 @@ use crate::edge::shown::quoted;
 pub(crate) struct Hosts {
     public: Option<PublicUrl>,
     local: Local,
-    /// Whether the server speaks TLS itself.
+    /// Whether the server itself terminates TLS.
     is_tls: bool,
 }
 
-/// Which names of this machine are allowed besides the public URL.
+/// Which local names are allowed in addition to the public URL.
 #[derive(Debug, Clone, Copy)]
 enum Local {
-    /// The address that the connection came to, and for loopback `localhost`, with the port of the
-    /// connection.
+    /// The address that the connection came to, with its port. If it is loopback, `localhost` too.
     OfConnection,
-    /// The names of loopback with any port: a router in another service does not know its port.
+    /// The names of loopback with any port: a router inside another service does not know the port.
     LoopbackAnyPort,
-    /// Any host: the service that mounted the router checks it.
+    /// Any host: the service that mounts the router checks it.
     Any,
 }
 
-/// The local address of a connection. The accept loop adds it to each request.
+/// The local address of a connection; the accept loop adds it to each request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LocalAddr(pub(crate) SocketAddr);
 
 impl Hosts {
-    /// Of a server with its own accept loop.
+    /// The hosts of a [`Server`](crate::Server), which has its own accept loop.
     pub(crate) fn of_server(public: Option<PublicUrl>, is_tls: bool) -> Self {
         Self {
             public,
@@ -48,7 +47,7 @@ impl Hosts {
         }
     }
 
-    /// Of a router that another service mounts.
+    /// The hosts of a router that another service mounts.
     pub(crate) fn of_router(public: Option<PublicUrl>, is_loopback: bool) -> Self {
         let local = if is_loopback {
             Local::LoopbackAnyPort
@@ -62,7 +61,7 @@ impl Hosts {
         }
     }
 
-    /// Refuses a request that names another host. Returns the host that it names.
+    /// Refuses a request that names a host that is not allowed. Returns the host of the request.
     pub(crate) fn check(&self, parts: &Parts) -> Result<Option<Authority>, Problem> {
         let named = named(parts)?;
         let is_local = match self.local {
@@ -92,12 +91,12 @@ impl Hosts {
         ))
     }
 
-    /// Whether the server speaks TLS itself.
+    /// Whether the server itself terminates TLS.
     pub(crate) fn is_tls(&self) -> bool {
         self.is_tls
     }
 
-    /// Whether callers use HTTPS.
+    /// Whether callers reach the server by HTTPS.
     pub(crate) fn is_https(&self) -> bool {
         self.is_tls || self.public.as_ref().is_some_and(PublicUrl::is_https)
     }
@@ -107,7 +106,7 @@ impl Hosts {
     }
 }
 
-/// The one host that the request names, in its line or its header.
+/// The only host that the request names, in its request line or its `Host` header.
 fn named(parts: &Parts) -> Result<Option<Authority>, Problem> {
     let wrong = |reason: &str| Problem::new(Code::BadRequest, format!("header Host: {reason}"));
     let mut headers = parts.headers.get_all(HOST).iter();
@@ -136,7 +135,7 @@ fn named(parts: &Parts) -> Result<Option<Authority>, Problem> {
     }
 }
 
-/// Whether the host is that of the URL, with the same port.
+/// Whether the named host and port are those of the URL.
 fn is_of(url: &PublicUrl, named: &Authority) -> bool {
     let default = if url.is_https() { 443 } else { 80 };
     let named_port = port(named, default);
@@ -150,15 +149,15 @@ pub(crate) fn port(authority: &Authority, default: u16) -> Option<u16> {
     let (text, host) = (authority.as_str(), authority.host());
     let (_, port) = text.rsplit_once(host)?;
     match port.strip_prefix(':') {
-        // The library reads a sign as well, and no port as the default one.
+        // The library also accepts a sign, and treats an empty port as the default one.
         Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().ok(),
         Some(_) => None,
         None => Some(default),
     }
 }
 
-/// Whether the host is the address of the connection, or another name of loopback if that is
-/// loopback.
+/// Whether the named host is the address of the connection. For a loopback address, every name of
+/// loopback fits.
 fn is_address(named: &Authority, address: SocketAddr, is_tls: bool) -> bool {
     let default = if is_tls { 443 } else { 80 };
     if port(named, default) != Some(address.port()) {
@@ -172,7 +171,7 @@ fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || literal(host).is_some_and(|ip| ip.is_loopback())
 }
 
-/// The address, if the host is one.
+/// The IP address, if the host is a literal address.
 fn literal(host: &str) -> Option<IpAddr> {
     let inner = host
         .strip_prefix('[')
@@ -181,13 +180,13 @@ fn literal(host: &str) -> Option<IpAddr> {
     Some(ip.to_canonical())
 }
 
-/// The URL that callers use, such as `https://queues.example.com/dueq`: its scheme and host are
-/// those of allowed requests, and its path is the prefix of all paths.
+/// The URL by which callers reach the server, such as `https://queues.example.com/dueq`. Requests
+/// must have its scheme and host; its path is the prefix of all paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicUrl {
     is_https: bool,
     authority: Authority,
-    /// Empty, or with a slash at the beginning and none at the end.
+    /// The path: empty, or with a leading slash and no trailing one.
     path: String,
 }
 

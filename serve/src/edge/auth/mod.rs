@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Authentication of callers, and what each may do.
 
 mod access;
 pub(crate) mod front;

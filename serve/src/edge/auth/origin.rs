@@ -1,5 +1,5 @@
-//! Whether a page of another site made a browser send the request (CSRF). A client that is no
-//! browser sends neither header.
+//! Detects requests that a page of another site made a browser send (CSRF). A client other than a
+//! browser sends neither of the two headers.
 
 use axum::http::header::ORIGIN;
 use axum::http::request::Parts;
@@ -13,8 +13,8 @@ use crate::edge::shown::quoted;
 
 const SITE: &str = "sec-fetch-site";
 
-/// Refuses a request that changes something and comes from a page of another site. Browsers send
-/// `Sec-Fetch-Site` to trustworthy addresses only, hence also the check of `Origin`.
+/// Refuses a change that comes from a page of another site. Browsers send `Sec-Fetch-Site` only to
+/// trustworthy addresses, so `Origin` is checked as well.
 pub(crate) fn check(
     parts: &Parts,
     host: Option<&Authority>,
@@ -44,13 +44,13 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// Whether the request changes nothing, or says where it comes from.
+/// Whether the request changes nothing, or has a header that names its origin.
 pub(crate) fn is_known(parts: &Parts) -> bool {
     let headers = &parts.headers;
     is_safe(&parts.method) || headers.contains_key(ORIGIN) || headers.contains_key(SITE)
 }
 
-/// Whether the origin is this server's, by its public URL or by the host that the request names.
+/// Whether the origin is this server: that of its public URL, or the host that the request names.
 fn is_own(origin: &str, host: Option<&Authority>, public: Option<&PublicUrl>) -> bool {
     let (is_https, authority) = match (
         origin.strip_prefix("https://"),
@@ -73,7 +73,8 @@ fn is_own(origin: &str, host: Option<&Authority>, public: Option<&PublicUrl>) ->
     if public.is_some_and(|url| url.is_https() == is_https && is_same(url.authority())) {
         return true;
     }
-    // Behind a proxy with TLS the host is the public URL's, and the origin must be too.
+    // Behind a proxy with TLS the request names the public URL's host; then the origin must be the
+    // public URL's too.
     let is_public_host = host
         .zip(public)
         .is_some_and(|(host, url)| host.host().eq_ignore_ascii_case(url.authority().host()));
@@ -86,7 +87,7 @@ mod tests {
     use axum::http::Request;
 
     #[test]
-    fn only_own_pages_may_change_something() {
+    fn request_of_another_site_changes_nothing() {
         let public: PublicUrl = "https://q.example.com".parse().expect("a URL");
         for (method, host, public, headers, is_allowed) in [
             ("PUT", "127.0.0.1:1", None, &[][..], true),

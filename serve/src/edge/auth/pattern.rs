@@ -5,27 +5,27 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Which queues somebody may use: `*` stands for any characters, `?` for one, and every other
+/// Which queues a caller may use: `*` stands for any characters, `?` for one, and every other
 /// character for itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct NamePattern(String);
 
-/// The most bytes of a pattern: as many as a name has.
+/// The most bytes of a pattern, equal to those of a queue name.
 const MAX_BYTES: usize = 128;
 
 impl NamePattern {
-    /// All queues.
+    /// The pattern that matches all queues.
     pub fn all() -> Self {
         Self("*".to_owned())
     }
 
-    /// Whether it matches this name.
+    /// Whether the pattern matches this name.
     pub fn matches(&self, name: &str) -> bool {
         let (pattern, name): (Vec<char>, Vec<char>) =
             (self.0.chars().collect(), name.chars().collect());
         let (mut p, mut n) = (0, 0);
-        // Where to continue if the match after the last `*` fails.
+        // The two positions to go on from if the match after the last `*` fails.
         let mut again = None;
         while n < name.len() {
             match pattern.get(p) {
@@ -54,7 +54,7 @@ impl NamePattern {
         &self.0
     }
 
-    /// The name, if the pattern matches only one.
+    /// The queue name, if the pattern matches exactly one.
     pub(crate) fn name(&self) -> Option<&str> {
         (!self.0.contains(['*', '?'])).then_some(&self.0)
     }

@@ -1,4 +1,4 @@
-//! Who sends a request, and what they may do.
+//! The caller of a request, and what the caller may do.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use axum::http::request::Parts;
 use crate::edge::auth::{NamePattern, Right, Role};
 use crate::edge::problem::{Code, Problem};
 
-/// How the caller proved who they are.
+/// How the caller proved its identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Via {
-    /// By a connection from this machine, to a server without tokens.
+    /// A connection from this machine, to a server without tokens.
     Loopback,
-    /// By a token.
+    /// An access token.
     Token,
-    /// By the cookie of a session, which began with a token.
+    /// The cookie of a session, which began with a token.
     Session,
-    /// By headers of a trusted proxy.
+    /// The headers of a trusted proxy.
     Proxy,
-    /// The service that mounted the router has checked them, or nobody has.
+    /// The service that mounts the router has checked the caller, or nobody has.
     Embedder,
 }
 
@@ -62,12 +62,12 @@ impl Principal {
         }))
     }
 
-    /// A caller who may do everything.
+    /// A caller with the role of an operator on all queues.
     pub(crate) fn operator(name: &str, via: Via) -> Self {
         Self::new(name, via, vec![Role::Operator], vec![NamePattern::all()])
     }
 
-    /// This caller, recognised by a session.
+    /// This caller, identified by a session.
     pub(crate) fn in_session(&self) -> Self {
         Self(Arc::new(Inner {
             via: Via::Session,
@@ -75,8 +75,8 @@ impl Principal {
         }))
     }
 
-    /// This caller with one more role, for what the server does on the caller's behalf and does not
-    /// show.
+    /// This caller with one more role, for reads that the server does on the caller's behalf and
+    /// does not show.
     pub(crate) fn with_role(&self, role: Role) -> Self {
         let mut inner = Inner::clone(&self.0);
         inner.roles.push(role);
@@ -87,7 +87,7 @@ impl Principal {
         &self.0.name
     }
 
-    /// The kind of the name: a user of the proxy may be called like a token.
+    /// The kind of the name, because a user of the proxy may have the name of a token.
     pub(crate) fn kind(&self) -> &'static str {
         match self.0.via {
             Via::Proxy => "user",

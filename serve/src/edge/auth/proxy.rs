@@ -1,4 +1,4 @@
-//! Identity from the headers of a trusted proxy, such as oauth2-proxy.
+//! Identifies callers by the headers of a trusted proxy, such as oauth2-proxy.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use crate::edge::problem::{Code, Problem};
 /// The most bytes of a user's name.
 const MAX_USER_BYTES: usize = 256;
 
-/// A proxy whose headers name the user. The same headers from any other address are ignored.
+/// A proxy whose headers name the user. The headers are ignored if they come from another address.
 #[derive(Debug, Clone)]
 pub struct TrustedProxy {
     networks: Vec<IpNet>,
@@ -22,12 +22,12 @@ pub struct TrustedProxy {
 }
 
 impl TrustedProxy {
-    /// Trusts the peers of these networks, such as `10.0.0.7/32`. `user_header` has the name of the
-    /// user, `groups_header` the groups, separated by commas, and `group_roles` says which roles a
-    /// group gives.
+    /// Trusts the peers of these networks, such as `10.0.0.7/32`. `user_header` is the header with
+    /// the user's name, `groups_header` that with the groups, separated by commas. `group_roles`
+    /// gives the roles of each group.
     ///
     /// # Errors
-    /// A text says which value cannot be read.
+    /// The text says which value cannot be read.
     pub fn new(
         networks: &[String],
         user_header: &str,
@@ -61,7 +61,7 @@ impl TrustedProxy {
     }
 
     /// The user that the headers of a trusted peer name; `None` if they name nobody. A header that
-    /// is there twice is refused: the proxy passed on one of the client's.
+    /// occurs twice is refused: one of the two may be the client's, passed on by the proxy.
     pub(crate) fn principal(&self, headers: &HeaderMap) -> Result<Option<Principal>, Problem> {
         let Some(user) = single(headers, &self.user_header)? else {
             return Ok(None);
@@ -84,13 +84,13 @@ impl TrustedProxy {
                 }
             }
         }
-        // A user of no known group has no role, and so may nothing.
+        // A user without a known group has no role, and so no rights.
         let queues = vec![NamePattern::all()];
         Ok(Some(Principal::new(user, Via::Proxy, roles, queues)))
     }
 }
 
-/// The one value of a header.
+/// The value of a header that must not occur twice.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else {
@@ -113,7 +113,7 @@ mod tests {
     use crate::edge::auth::Right;
 
     #[test]
-    fn groups_give_roles_and_unknown_groups_none() {
+    fn known_groups_give_roles_and_unknown_ones_none() {
         let roles = [
             ("sre".to_owned(), Role::Operator),
             ("dev".to_owned(), Role::Viewer),

@@ -1,4 +1,4 @@
-//! How many requests a caller may send, and how many wrong tokens.
+//! Limits the requests of each caller, and the wrong tokens of each address.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -10,17 +10,17 @@ use axum::http::request::Parts;
 
 use crate::edge::problem::{Code, Problem};
 
-/// How many callers are remembered. A caller who sent nothing for a second need not be.
+/// The most callers that are remembered. A caller who sent nothing for a second can be forgotten.
 const MAX_REMEMBERED: usize = 10_000;
 
-/// A token bucket for each caller: `per_second` requests at once, and as many in each second.
+/// A token bucket for each caller: it holds `per_second` requests, and is refilled at `per_second`.
 pub(crate) struct RateLimit {
     per_second: Option<u32>,
     buckets: Mutex<HashMap<String, TokenBucket>>,
 }
 
 struct TokenBucket {
-    /// How many requests may come at once, as of `at`.
+    /// The number of requests in the bucket at the time `at`.
     left: f64,
     at: Instant,
 }
@@ -33,12 +33,12 @@ impl RateLimit {
         }
     }
 
-    /// How many requests a caller may send a second; `None` for any number.
+    /// The most requests of one caller per second; `None` without a limit.
     pub(crate) fn per_second(&self) -> Option<u32> {
         self.per_second
     }
 
-    /// Counts a request of this caller, or refuses it.
+    /// Counts a request of this caller; refuses it if the bucket is empty.
     pub(crate) fn check(&self, caller: &str, now: Instant) -> Result<(), Problem> {
         let Some(per_second) = self.per_second else {
             return Ok(());
@@ -50,7 +50,7 @@ impl RateLimit {
         };
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= MAX_REMEMBERED && !buckets.contains_key(caller) {
-            // A caller with a full bucket need not be remembered.
+            // A full bucket can be forgotten: a new one is full too.
             buckets.retain(|_, bucket| refill(bucket) < rate);
             if buckets.len() >= MAX_REMEMBERED {
                 buckets.clear();
@@ -76,13 +76,13 @@ impl RateLimit {
     }
 }
 
-/// How many wrong tokens an address may send a second, without `--rate-limit`.
+/// The most wrong tokens that an address may send per second, without `--rate-limit`.
 const PER_SECOND: u32 = 100;
-/// The log has one line in this time.
+/// The log has at most one line in this time.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// The failed logins of all peers. A right token is never limited by them: many callers can share
-/// the address of a proxy.
+/// Counts the failed logins of each address. They never delay a caller with a right token: many
+/// callers can share the address of a proxy.
 pub(crate) struct FailedLogins {
     limit: RateLimit,
     log: Mutex<Log>,
@@ -91,7 +91,7 @@ pub(crate) struct FailedLogins {
 #[derive(Default)]
 struct Log {
     at: Option<Instant>,
-    /// How many failed since the last line.
+    /// The number of failed logins since the last line of the log.
     failed: u64,
 }
 
@@ -103,7 +103,8 @@ impl FailedLogins {
         }
     }
 
-    /// The answer to a request whose token was refused: after too many, that it must wait.
+    /// Counts a refused token, and returns the answer: `refused`, or after too many of them, that
+    /// the caller must wait.
     pub(crate) fn counted(&self, parts: &Parts, refused: Problem) -> Problem {
         if refused.code != Code::Unauthenticated {
             return refused;
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_caller_has_its_own_rate() {
+    fn each_caller_has_its_own_bucket() {
         let (limit, start) = (RateLimit::new(Some(10)), Instant::now());
         let allowed = |caller: &str, after_ms: u64| {
             let now = start + Duration::from_millis(after_ms);
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn remembered_callers_are_bounded() {
+    fn number_of_remembered_callers_is_bounded() {
         let (limit, start) = (RateLimit::new(Some(1)), Instant::now());
         for number in 0..30_000 {
             let now = start + Duration::from_millis(number);

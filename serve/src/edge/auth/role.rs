@@ -1,4 +1,4 @@
-//! Roles, and the right that each group of routes asks for.
+//! Roles, and the right that each group of routes requires.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,15 +12,16 @@ use serde::{Deserialize, Serialize};
 pub enum Role {
     /// Reads counts, lists and messages without their payloads.
     Viewer,
-    /// Reads as a viewer; pushes, cancels and reschedules messages.
+    /// Has the rights of a viewer; pushes, cancels and reschedules messages.
     Producer,
-    /// Reads as a viewer, and payloads too; claims and settles messages.
+    /// Has the rights of a viewer; reads payloads, claims and settles messages.
     Consumer,
-    /// Everything: also pause, limits, purge, requeue, schedules and deletion.
+    /// Has all rights: also pauses, sets limits, purges, requeues, changes schedules and deletes
+    /// queues.
     Operator,
 }
 
-/// What a route asks of its caller.
+/// The right that a route requires of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Right {
     /// Reads counts, lists and messages without payloads.
@@ -39,7 +40,7 @@ impl Role {
     pub(crate) const ALL: [Self; 4] =
         [Self::Viewer, Self::Producer, Self::Consumer, Self::Operator];
 
-    /// The name as it is in the tokens file.
+    /// The role's name in the tokens file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Viewer => "viewer",
@@ -86,7 +87,7 @@ impl Right {
         Self::Operate,
     ];
 
-    /// The word in the OpenAPI document.
+    /// The right's word in the OpenAPI document.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -101,8 +102,9 @@ impl Right {
         matches!(self, Self::Read | Self::ReadPayload)
     }
 
-    /// Whether a route of this right may have this method: reads are safe methods, and only reads
-    /// are. So a route in the wrong group answers nothing, instead of too much.
+    /// Whether a route with this right may have this method: rights to read have safe methods, and
+    /// only they have. So a route in the wrong group answers nothing, instead of answering callers
+    /// without the right.
     pub(crate) fn fits(self, method: &Method) -> bool {
         self.is_read() == is_safe(method)
     }

@@ -1,6 +1,7 @@
-//! Sessions of browsers: a cookie that names a token of the tokens file, signed by a key made of the
-//! signing key and the token's hash. Removing the token ends its sessions, and so does a new
-//! signing key. The server keeps only those that a logout ended: see [`EndedSessions`](super::session::EndedSessions).
+//! Sessions of browsers. The cookie names a token of the tokens file, and is signed by a key
+//! derived from the signing key and the token's hash. So a session ends when its token is removed
+//! or the signing key changes. The server remembers only the sessions that a logout ended: see
+//! [`EndedSessions`](super::session::EndedSessions).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,11 +16,11 @@ use sha2::Sha256;
 
 use crate::edge::auth::{Hosts, Principal, TokensFile};
 
-/// How long a session lasts.
+/// How long a session is valid.
 pub(crate) const LASTS: Duration = Duration::from_secs(12 * 3_600);
 const COOKIE_NAME: &str = "dueq_session";
 
-/// The value of a session: `EXPIRY.NAME.SIGNATURE`, the last two in base64url.
+/// The value of the session cookie: `EXPIRY.NAME.SIGNATURE`, the last two in base64url.
 pub(crate) fn sealed(key: &[u8; 32], hash: &[u8; 32], name: &str, expires_s: u64) -> String {
     let name = URL_SAFE_NO_PAD.encode(name);
     let signature = mac(key, hash, expires_s, &name).finalize().into_bytes();
@@ -38,7 +39,7 @@ fn mac(key: &[u8; 32], hash: &[u8; 32], expires_s: u64, name: &str) -> Hmac<Sha2
     mac
 }
 
-/// Begins a session of the caller with this token: the value of its cookie.
+/// Begins a session of the caller with this token, and returns the value of the cookie.
 pub(crate) fn begin(
     key: &[u8; 32],
     file: &TokensFile,
@@ -50,7 +51,7 @@ pub(crate) fn begin(
     Some(sealed(key, hash, principal.name(), expires_s))
 }
 
-/// What tells a session from others.
+/// The signature and the expiry that identify a session.
 pub(crate) struct Signed {
     pub(crate) signature: [u8; 32],
     pub(crate) expires_s: u64,
@@ -60,7 +61,7 @@ pub(crate) fn has_expired(expires_s: u64, now: SystemTime) -> bool {
     unix_s(now) >= expires_s
 }
 
-/// The caller whose session the request has, and that session.
+/// The caller of the request's session cookie, and the session.
 pub(crate) fn principal(
     key: &[u8; 32],
     file: &TokensFile,
@@ -86,8 +87,8 @@ pub(crate) fn principal(
     Some((principal.in_session(), signed))
 }
 
-/// The one session cookie of the request. Two are refused: one may be of another application on
-/// the same host.
+/// The only session cookie of the request. If there are two, none counts: one may belong to another
+/// application on the same host.
 fn cookie(headers: &HeaderMap) -> Option<&str> {
     let cookies = headers.get_all(COOKIE).iter();
     let mut values = cookies
@@ -98,8 +99,9 @@ fn cookie(headers: &HeaderMap) -> Option<&str> {
     values.next().is_none().then_some(value)
 }
 
-/// The header that sets the cookie, or without a value removes it. Scripts cannot read it, and
-/// browsers send it with requests of this server's own pages only.
+/// The `Set-Cookie` header that sets the session cookie; without a value it removes the cookie.
+/// Scripts cannot read the cookie, and browsers send it only with requests of this server's own
+/// pages.
 pub(crate) fn set_cookie(value: Option<&str>, hosts: &Hosts) -> Option<HeaderValue> {
     let path = hosts.public().map_or("", |url| url.path());
     let secure = if hosts.is_https() { "; Secure" } else { "" };
@@ -115,15 +117,16 @@ fn unix_s(now: SystemTime) -> u64 {
         .map_or(0, |since| since.as_secs())
 }
 
-/// How many are remembered. Beyond that, the one that expires first is forgotten.
+/// The most ended sessions that are remembered. Beyond that, the one that expires first is
+/// forgotten.
 const MAX_REMEMBERED: usize = 10_000;
 
-/// The signatures of ended sessions, and when they expire.
+/// The signatures of ended sessions, each with its expiry.
 #[derive(Default)]
 pub(crate) struct EndedSessions(Mutex<HashMap<[u8; 32], u64>>);
 
 impl EndedSessions {
-    /// Ends a session whose signature was verified.
+    /// Ends a session, whose signature must be verified.
     pub(crate) fn add(&self, session: &Signed, now: SystemTime) {
         let mut ended = self.lock();
         if ended.len() >= MAX_REMEMBERED {
@@ -163,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn session_ends_with_its_token_its_key_and_its_time() {
+    fn session_ends_with_its_token_signing_key_or_expiry() {
         let path = std::env::temp_dir().join(format!("dueq-test-session-{}", std::process::id()));
         let all = [NamePattern::all()];
         let token = add_token(&path, "ann", &[Role::Viewer], &all).expect("a token");
@@ -190,7 +193,7 @@ mod tests {
                 "{at} of {value}"
             );
         }
-        // Another token of the same name.
+        // The file now has another token with the name of the first.
         std::fs::remove_file(&path).expect("the file");
         add_token(&path, "ann", &[Role::Operator], &all).expect("a token");
         assert_eq!(name_in(&key, &file(&path), &cookie, now), None);
@@ -205,7 +208,7 @@ mod ended_tests {
     use super::*;
 
     #[test]
-    fn remembered_sessions_are_bounded() {
+    fn number_of_ended_sessions_kept_is_bounded() {
         let (ended, now) = (EndedSessions::default(), SystemTime::UNIX_EPOCH);
         let session = |number: usize| {
             let mut signature = [0; 32];
@@ -220,7 +223,7 @@ mod ended_tests {
         }
         assert!(!ended.contains(&session(0)) && ended.contains(&session(1)));
         assert!(ended.contains(&session(MAX_REMEMBERED)));
-        // Expired ones make room.
+        // Expired sessions make room.
         ended.add(&session(0), now + Duration::from_secs(100));
         assert_eq!(ended.lock().len(), MAX_REMEMBERED - 40 + 1);
     }

@@ -1,12 +1,11 @@
-//! How many bytes of bodies are in memory, of requests and of answers with deliveries: a budget that
-//! all share.
+//! The memory budget that all request bodies and all responses with deliveries share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::edge::problem::{Code, Problem};
 
-/// The budget.
+/// The budget, in bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Bodies(Arc<Inner>);
 
@@ -14,11 +13,11 @@ pub(crate) struct Bodies(Arc<Inner>);
 struct Inner {
     max: usize,
     used: AtomicUsize,
-    /// How many bodies have a share.
+    /// The number of bodies that have a share.
     bodies: AtomicUsize,
 }
 
-/// Some bytes of the budget, given back on drop.
+/// Reserved bytes of the budget; a drop gives them back.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     bodies: Bodies,
@@ -34,12 +33,12 @@ impl Bodies {
         }))
     }
 
-    /// How many bytes the budget has.
+    /// The size of the budget in bytes.
     pub(crate) fn max_bytes(&self) -> usize {
         self.0.max
     }
 
-    /// Nothing of the budget yet.
+    /// An empty reservation, which can grow.
     pub(crate) fn none(&self) -> Reserved {
         self.0.bodies.fetch_add(1, Ordering::Relaxed);
         Reserved {
@@ -48,7 +47,7 @@ impl Bodies {
         }
     }
 
-    /// Refuses a body of this length, if it has no room now.
+    /// Refuses a body of this length, if the budget has no room for it now.
     pub(crate) fn check(&self, length: usize) -> Result<(), Problem> {
         let used = self.0.used.load(Ordering::Relaxed);
         if used
@@ -61,7 +60,7 @@ impl Bodies {
         }
     }
 
-    /// How many bodies are in memory, and their bytes.
+    /// The number of bodies in memory, and their bytes.
     pub(crate) fn in_use(&self) -> (usize, usize) {
         let inner = &self.0;
         (
@@ -80,7 +79,7 @@ impl Bodies {
 }
 
 impl Reserved {
-    /// Reserves more, or refuses.
+    /// Reserves further bytes, or refuses.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Problem> {
         let inner = &self.bodies.0;
         let add = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= inner.max);
@@ -98,7 +97,7 @@ impl Reserved {
         self.bytes
     }
 
-    /// Takes all but `kept` bytes out of it, to give them back apart.
+    /// Keeps `kept` bytes, and returns the rest as a reservation of its own.
     pub(crate) fn split_but(&mut self, kept: usize) -> Self {
         let bytes = self.bytes.saturating_sub(kept);
         self.bytes -= bytes;
@@ -122,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn budget_is_given_back_on_drop() {
+    fn dropped_reservation_returns_its_bytes() {
         let bodies = Bodies::new(100);
         let (mut one, mut other) = (bodies.none(), bodies.none());
         assert!(one.grow(60).is_ok() && other.grow(40).is_ok());

@@ -1,4 +1,4 @@
-//! The extractor of JSON bodies, and lists with a bound.
+//! The extractor of JSON bodies, and lists of bounded length.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,7 +15,7 @@ use crate::edge::shown::quoted;
 /// The most bytes of a JSON body, unless its route sets another limit.
 const MAX_BYTES: usize = 1 << 20;
 
-/// A JSON body of at most `MAX` bytes. An empty body is an object without fields.
+/// A JSON body of at most `MAX` bytes. An empty body counts as an empty object.
 #[derive(Debug)]
 pub(crate) struct JsonBody<T, const MAX: usize = MAX_BYTES>(pub(crate) T);
 
@@ -39,7 +39,8 @@ where
     }
 }
 
-/// Refuses a body that is not declared as JSON: a form of another site cannot send this type.
+/// Refuses a body whose content type is not JSON: an HTML form of another site cannot send that
+/// type.
 pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     let declared = match media_type(headers) {
         Some(media) if media == "application/json" => return Ok(()),
@@ -50,7 +51,7 @@ pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(Code::UnsupportedMediaType, detail))
 }
 
-/// The declared type of a body in lower case, without parameters.
+/// The content type of a body in lower case, without its parameters.
 pub(crate) fn media_type(headers: &HeaderMap) -> Option<String> {
     let declared = headers.get(CONTENT_TYPE)?;
     let declared = String::from_utf8_lossy(declared.as_bytes());
@@ -58,15 +59,15 @@ pub(crate) fn media_type(headers: &HeaderMap) -> Option<String> {
     Some(media.trim().to_ascii_lowercase())
 }
 
-/// Reads a JSON object.
+/// Parses a JSON object.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
-    // serde would take the items of a list for the fields of an object, in their order.
+    // serde would also accept a list, and take its items for the fields in their order.
     if bytes.trim_ascii_start().starts_with(b"[") {
         let detail = "a list is given: write an object";
         return Err(Problem::new(Code::InvalidInput, detail));
     }
     serde_json::from_slice(bytes).map_err(|error| {
-        // A list that is too long is not read to its end.
+        // A wrong value ends the parsing; the rest of the text is not checked.
         let code = match error.is_data() {
             true => Code::InvalidInput,
             false => code_of(bytes),
@@ -75,7 +76,7 @@ pub(crate) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Proble
     })
 }
 
-/// The code of a problem of this text: is it JSON with a wrong value, or none?
+/// The problem code of this text: it is JSON with a wrong value, or it is not JSON.
 pub(crate) fn code_of(text: &[u8]) -> Code {
     match dueq_input::is_json(text) {
         true => Code::InvalidInput,
@@ -83,8 +84,8 @@ pub(crate) fn code_of(text: &[u8]) -> Code {
     }
 }
 
-/// A list of at most `MAX` items. The item after them ends the reading: a body with millions of small
-/// items takes no more memory than its bytes.
+/// A list of at most `MAX` items. The first item beyond that ends the parsing, so that a body with
+/// millions of small items uses no more memory than its bytes.
 #[derive(Debug)]
 pub(crate) struct Bounded<T, const MAX: usize>(pub(crate) Vec<T>);
 
@@ -122,10 +123,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reading_ends_at_the_first_item_too_many() {
+    fn list_parser_stops_at_the_first_item_beyond_max() {
         let read = serde_json::from_str::<Bounded<u8, 2>>;
         assert_eq!(read("[1, 2]").expect("it fits").0, [1, 2]);
-        // What follows is not read: it is no JSON.
+        // The rest is not parsed: it is not valid JSON.
         let error = read("[1, 2, 3, NaN").expect_err("it is too long");
         assert!(error.is_data(), "{error}");
         assert!(read("{}").expect_err("no list").is_data());

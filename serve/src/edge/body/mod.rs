@@ -1,4 +1,4 @@
-//! Request bodies: a budget for all of them, and the extractor of JSON.
+//! Request bodies: the memory budget that they share, and the extractor of JSON.
 
 mod budget;
 mod json;

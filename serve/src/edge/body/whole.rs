@@ -14,17 +14,17 @@ use crate::edge::body::Bodies;
 use crate::edge::body::budget::Reserved;
 use crate::edge::problem::{Code, Problem};
 
-/// How long a body may pause, while its handler waits for it.
+/// How long a sender may pause within a body, while the handler waits for it.
 pub(crate) const PAUSE: Duration = Duration::from_secs(10);
 
-/// A body in memory, with its share of the budget.
+/// A complete body in memory, with its reservation of the budget.
 #[derive(Debug)]
 pub(crate) struct Whole {
     pub(crate) bytes: Bytes,
     _reserved: Reserved,
 }
 
-/// Reads a body of at most `max` bytes.
+/// Reads a whole body of at most `max` bytes.
 pub(crate) async fn whole(
     bodies: &Bodies,
     headers: &HeaderMap,
@@ -44,8 +44,8 @@ pub(crate) async fn whole(
         if length > max {
             return Err(too_large());
         }
-        // Refuse at once what cannot fit. What has arrived is reserved, not what is announced: a
-        // slow client must not hold memory that nobody uses.
+        // Refuse at once a body that cannot fit. Only bytes that have arrived are reserved, not the
+        // announced length: a slow client must not hold unused memory.
         bodies.check(length)?;
     }
     let (mut reserved, mut bytes) = (bodies.none(), BytesMut::new());
@@ -66,7 +66,7 @@ pub(crate) async fn whole(
     })
 }
 
-/// The problem of a body that ended with an error.
+/// The problem of a body that could not be read to its end.
 pub(crate) fn unread(error: &axum::Error) -> Problem {
     let mut cause: Option<&dyn StdError> = Some(error);
     while let Some(error) = cause {

@@ -11,7 +11,7 @@ macro_rules! codes {
         }
 
         impl Code {
-            /// All codes, in the order of the page.
+            /// All codes, in the order in which that page lists them.
             #[cfg(test)]
             pub(crate) const ALL: &[Self] = &[$(Self::$name,)*];
 

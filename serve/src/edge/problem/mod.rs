@@ -1,4 +1,4 @@
-//! Errors as `application/problem+json` (RFC 9457).
+//! Problem documents: errors as `application/problem+json` (RFC 9457).
 
 mod code;
 
@@ -16,14 +16,14 @@ pub(crate) use code::Code;
 
 use crate::edge::shown::shown;
 
-/// Where the codes are explained.
+/// The address of the page that explains the codes.
 const PAGE: &str = concat!(
     env!("CARGO_PKG_REPOSITORY"),
     "/blob/main/docs/guide/http.md#"
 );
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// An error, ready to become the response.
+/// An error that becomes a problem document.
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) code: Code,
@@ -35,15 +35,15 @@ pub(crate) struct Problem {
     more: Box<More>,
 }
 
-/// What few problems have.
+/// Fields that only few problems have.
 #[derive(Debug, Default)]
 struct More {
-    /// The operation that is in the way.
+    /// The id of the running operation that conflicts with the call.
     operation: Option<String>,
     /// When the message is due.
     due_ms: Option<u64>,
     ended: Option<Ended>,
-    /// What a route adds to the document: fields and their JSON.
+    /// Further fields of the document that a route adds, as JSON.
     fields: BTreeMap<&'static str, Box<RawValue>>,
 }
 
@@ -138,7 +138,7 @@ pub(crate) struct Document {
     ended: Option<Ended>,
 }
 
-/// A problem document with what a route adds.
+/// A problem document with the fields that a route adds.
 #[derive(Serialize)]
 struct Extended<'a> {
     #[serde(flatten)]
@@ -166,37 +166,37 @@ impl Problem {
         }
     }
 
-    /// The problem of a call that may have taken effect, or did.
+    /// Says whether the failed call took effect.
     pub(crate) fn applied(mut self, applied: Applied) -> Self {
         self.applied = applied;
         self
     }
 
-    /// The problem of a call that may succeed later.
+    /// Marks the problem as temporary: the call may succeed later.
     pub(crate) fn retryable(mut self) -> Self {
         self.is_retryable = true;
         self
     }
 
-    /// The problem with the id of the operation that runs.
+    /// Adds the id of the operation that runs.
     pub(crate) fn operation(mut self, id: &str) -> Self {
         self.more.operation = Some(id.to_owned());
         self
     }
 
-    /// The problem with the time at which the message is due.
+    /// Adds the time at which the message is due.
     pub(crate) fn due_ms(mut self, due_ms: u64) -> Self {
         self.more.due_ms = Some(due_ms);
         self
     }
 
-    /// The problem with what is known of the message's end.
+    /// Adds what is known of how the message ended.
     pub(crate) fn ended(mut self, ended: Option<dueq::inspect::MessageEnd>) -> Self {
         self.more.ended = ended.map(Ended::from);
         self
     }
 
-    /// The problem with a further field of its document.
+    /// Adds a field to the document.
     pub(crate) fn with(mut self, field: &'static str, value: &impl Serialize) -> Self {
         let value = serde_json::value::to_raw_value(value);
         self.more
@@ -205,13 +205,13 @@ impl Problem {
         self
     }
 
-    /// The problem with the time after which a repetition makes sense.
+    /// Adds the number of seconds after which the caller may repeat the call.
     pub(crate) fn retry_after_s(mut self, seconds: u64) -> Self {
         self.retry_after_s = Some(seconds);
         self
     }
 
-    /// Whether the same call may succeed later, and the reason.
+    /// The word of the code, and the detail.
     pub(crate) fn reason(&self) -> (&'static str, &str) {
         (self.code.word(), &self.detail)
     }
@@ -250,7 +250,7 @@ impl Problem {
         &self.detail
     }
 
-    /// The document as it is sent.
+    /// The JSON of the document.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         let extended = Extended {
             document: self.document(),
@@ -272,7 +272,7 @@ impl From<Error> for Problem {
             ErrorKind::Denied => Code::RedisDenied,
             ErrorKind::Unsupported => Code::RedisUnsupported,
             ErrorKind::Server => Code::RedisError,
-            // A kind that a later release of the library adds is a defect of this match.
+            // A later release of the library may add a kind: then this match lacks it.
             _ => Code::Internal,
         };
         Self {
@@ -306,7 +306,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// A refusal has words, has a bounded length for any input, and cannot steer a terminal.
+/// Panics unless the problem has a text of bounded length that cannot control a terminal.
 #[cfg(any(test, feature = "harness"))]
 pub(crate) fn check_problem(problem: &Problem) {
     let (code, detail) = problem.reason();

@@ -1,4 +1,4 @@
-//! Deliveries as JSON, and the answer with them: its bytes, its memory, and whether it was sent.
+//! The response with deliveries: its JSON, its share of memory, and whether it was sent.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -20,8 +20,8 @@ use crate::edge::body::{Bodies, Reserved};
 use crate::edge::problem::{Code, Problem};
 use crate::work::claims::{Unreceived, Unsent};
 
-/// The body goes in parts of this size: so its end is taken when most of it is written, which is all
-/// that a router in another service sees.
+/// The body is sent in parts of this size. A router in another service can only see that the last
+/// part is taken; by then most of the body is written.
 const PART_BYTES: usize = 64 << 10;
 
 /// What a claim was granted.
@@ -37,14 +37,14 @@ pub(super) struct Grant {
     more: Option<u64>,
 }
 
-/// The JSON of a grant, with its share of the memory for bodies.
+/// The JSON of the granted deliveries, with its share of the body budget.
 pub(super) struct Encoded {
     bytes: Bytes,
     memory: Reserved,
 }
 
 impl Encoded {
-    /// `more` is there if an earlier call was granted the deliveries.
+    /// `more` is given if an earlier call was granted the deliveries.
     pub(super) fn new(
         deliveries: Vec<Delivery>,
         more: Option<u64>,
@@ -68,7 +68,8 @@ impl Encoded {
             json.extend_from_slice(format!(r#","more":{more}"#).as_bytes());
         }
         json.push(b'}');
-        // Control characters grow sixfold, base64 by a third. The payloads are dropped already.
+        // JSON escapes make a control character six times as long, and base64 adds a third. The
+        // payloads themselves are already dropped.
         memory.grow(json.capacity().saturating_sub(memory.bytes()))?;
         Ok(Self {
             bytes: json.into(),
@@ -94,11 +95,11 @@ impl Encoded {
     }
 }
 
-/// The body. Its deliveries are released if it is dropped before its end.
+/// The body of the response. If it is dropped before its end, its deliveries are released.
 struct Answer {
     bytes: Bytes,
     unsent: Option<Unsent>,
-    /// `None` in a router of another service: there the end of the body is all that can be seen.
+    /// `None` in a router of another service: only the end of the body is visible there.
     outbox: Option<Outbox>,
 }
 

@@ -1,4 +1,4 @@
-//! A check of the bodies of claims.
+//! Checks the reader of the body of a claim.
 
 use serde_json::Value;
 
@@ -6,7 +6,8 @@ use crate::edge::body::parse_json;
 use crate::edge::problem::check_problem;
 use crate::routes::claims::Claim;
 
-/// The body of a claim: what is accepted is within its ranges, and is what another reader finds.
+/// The bytes are the body of a claim. The values of an accepted body are within their ranges, and
+/// an independent parser finds the same ones.
 pub fn http_claim(bytes: &[u8]) {
     let claim = match parse_json::<Claim>(bytes) {
         Ok(claim) => claim,

@@ -1,4 +1,4 @@
-//! Claims: takes due messages under a lease, and waits for them.
+//! Claims: a call takes due messages under a lease, or waits for them.
 
 mod answer;
 #[cfg(any(test, feature = "harness"))]
@@ -28,10 +28,10 @@ use crate::routes::claims::answer::Grant;
 use crate::work::claims::{Attention, Permit, Place, Unreceived, lease_token};
 use crate::work::{App, Shared};
 
-/// The longest wait: proxies give up after 60 s, and the server takes some time itself.
+/// The longest wait: proxies give up after 60 s, and the server itself needs some time.
 const MAX_WAIT_MS: u64 = 50_000;
 const DAY_MS: u64 = 86_400_000;
-/// The longest `claim_id`, in characters.
+/// The most characters of a `claim_id`.
 const MAX_ID_CHARS: usize = 200;
 
 pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
@@ -74,7 +74,7 @@ struct Request {
     max: usize,
     lease: Duration,
     wait: Duration,
-    /// Made of the `claim_id`.
+    /// The fencing token, derived from the `claim_id`.
     token: Option<LeaseToken>,
 }
 
@@ -166,25 +166,26 @@ async fn claim_messages(
     answer(&app, &parts, &name, pulled)
 }
 
-/// A claim that may wait for messages.
+/// A claim that the server has room for, and that may wait for messages.
 struct Admitted {
     request: Request,
     queue: Queue,
     puller: Puller,
-    /// What the claim uses until its end.
+    /// The permit and the attention that the claim keeps until its end.
     kept: (Permit, Attention),
 }
 
-/// What a claim was granted.
+/// The messages that a claim was granted.
 struct Pulled {
     queue: Queue,
     deliveries: Vec<Delivery>,
-    /// How many more its lease holds, if an earlier call with its `claim_id` was granted them.
+    /// The number of further messages of the lease, if an earlier call with the `claim_id` was
+    /// granted them.
     more: Option<u64>,
     has_id: bool,
 }
 
-/// Checks the values of the claim, and takes its room and its part of the node.
+/// Checks the values of the claim, and takes a permit and the node's attention to the queue.
 async fn admit(
     app: &App,
     caller: &Principal,
@@ -206,7 +207,7 @@ async fn admit(
     })
 }
 
-/// Waits for messages, or reads what an earlier call with the same `claim_id` was granted.
+/// Waits for messages, or reads those that an earlier call with the same `claim_id` was granted.
 async fn pull(app: &App, admitted: Admitted) -> Result<Pulled, Problem> {
     let Admitted {
         request,
@@ -215,7 +216,8 @@ async fn pull(app: &App, admitted: Admitted) -> Result<Pulled, Problem> {
         kept,
     } = admitted;
     let pulled = match request.token {
-        // A caller that disconnects drops the pull, and the library releases what it was granted.
+        // If the caller disconnects, the pull is dropped, and the library releases the messages
+        // that it granted.
         None => {
             let end = over(request.wait, app.edge.life.stopping().clone());
             pull_until(puller, request, end, kept).await
@@ -226,7 +228,8 @@ async fn pull(app: &App, admitted: Admitted) -> Result<Pulled, Problem> {
         }
     };
     let (deliveries, more) = match pulled {
-        // Another call with this `claim_id`, which waited too, may have been granted what was due.
+        // Another call with this `claim_id` may have waited too, and may have been granted the due
+        // messages.
         Ok(deliveries) if deliveries.is_empty() && request.token.is_some() => {
             held(&queue, request.token).await?
         }
@@ -245,19 +248,20 @@ async fn pull(app: &App, admitted: Admitted) -> Result<Pulled, Problem> {
     })
 }
 
-/// Answers with the deliveries, unless the caller has lost access. Those that nobody receives are
-/// released, but for those that the same call can answer again.
+/// Answers with the deliveries, unless the caller has lost access meanwhile. Deliveries that the
+/// caller does not receive are released, unless a repetition of the call can return them.
 fn answer(app: &App, parts: &Parts, name: &QueueName, pulled: Pulled) -> Result<Response, Problem> {
     if pulled.deliveries.is_empty() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    // The caller may have lost access meanwhile.
+    // The caller may have lost access while it waited.
     let access = app.edge.gate.principal(parts).and_then(|now| {
         check_right(&now, Right::Consume)?;
         app.edge.allow(&now, name.as_str())
     });
-    // What the same call can answer again stays leased: released now, it could be handed out twice. A
-    // caller without access cannot repeat the call, but an earlier answer may have arrived.
+    // Deliveries that a repetition can return stay leased: if they were released now, they could be
+    // delivered twice. A caller without access cannot repeat the call, but it may have received an
+    // earlier answer.
     let can_repeat = access.as_ref().err().is_none_or(Problem::is_retryable);
     let is_kept = pulled.has_id && (pulled.more.is_some() || can_repeat);
     let unreceived = Unreceived::new(&pulled.queue, &pulled.deliveries, &app.claims.tasks);
@@ -274,7 +278,7 @@ fn answer(app: &App, parts: &Parts, name: &QueueName, pulled: Pulled) -> Result<
     Ok(grant.into_response(unreceived, outbox))
 }
 
-/// Completes at the end of the wait, or when the server stops or the caller disconnects.
+/// Completes when the wait is over, the server stops, or the caller disconnects.
 async fn over(wait: Duration, stopped: CancellationToken) {
     tokio::select! {
         () = tokio::time::sleep(wait) => {}
@@ -282,7 +286,7 @@ async fn over(wait: Duration, stopped: CancellationToken) {
     }
 }
 
-/// Pulls. What the claim uses is kept until its end.
+/// Pulls messages, and keeps the claim's permit and attention until the pull ends.
 async fn pull_until<T>(
     puller: Puller,
     request: Request,
@@ -295,9 +299,9 @@ async fn pull_until<T>(
     puller.pull_until(token, max, lease, end).await
 }
 
-/// Pulls in a task, when no other claim with this token does: if the caller disconnects, the pull ends,
-/// and what a claim under way grants stays leased. A dropped pull would release it, while the
-/// repetition reads it as its grant.
+/// Pulls in a task, after other claims with this token have ended. If the caller disconnects, the
+/// pull ends, and messages that a running claim grants stay leased: the repetition of the call
+/// returns them. A dropped pull would release them.
 async fn repeatable(
     app: &App,
     puller: Puller,
@@ -322,7 +326,8 @@ async fn repeatable(
     })
 }
 
-/// The grant of an earlier call with the same `claim_id`, and how many more its lease holds.
+/// The deliveries that an earlier call with the same `claim_id` was granted, and the number of
+/// further messages of the lease.
 async fn held(
     queue: &Queue,
     token: Option<LeaseToken>,

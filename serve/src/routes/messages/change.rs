@@ -126,7 +126,7 @@ pub(super) async fn change_message(
 }
 
 impl Change {
-    /// The new due time; `None` for now.
+    /// The requested due time; `None` for now.
     async fn due(&self, app: &App) -> Result<Option<Due>, Problem> {
         let invalid = |detail: String| Problem::new(Code::InvalidInput, detail);
         let timing = Timing {
@@ -310,7 +310,7 @@ fn not_dead(id: &MessageId, state: MessageState) -> Problem {
     Problem::new(Code::NotDead, detail)
 }
 
-/// An outcome that a later release of the library adds is a defect of these matches.
+/// A later release of the library may add an outcome: then a match in this file lacks it.
 fn unknown(outcome: &dyn std::fmt::Debug) -> Problem {
     let detail = format!("the outcome {outcome:?} is not known");
     Problem::new(Code::Internal, detail).applied(dueq::Applied::Unknown)

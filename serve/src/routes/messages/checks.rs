@@ -1,4 +1,4 @@
-//! Checks of the readers of messages.
+//! Checks the readers of cursors, lines and parameters of messages.
 
 use axum::http::Uri;
 use dueq::MessageState;
@@ -10,11 +10,11 @@ use crate::routes::messages::cursor::Of;
 use crate::routes::messages::lines::Lines;
 use crate::routes::messages::list::List;
 
-/// The longest line.
+/// The most bytes of a line in this check.
 const LONGEST: usize = 16;
 
-/// Cursors: the bytes as a text from a URL, and as what the library made. What is accepted is
-/// written as it was read, and no other list accepts it.
+/// The bytes are a cursor: once as text from a URL, once as a cursor of the library. An accepted
+/// cursor is encoded as it was read, and no other list accepts it.
 pub fn http_cursor(bytes: &[u8]) {
     let list = Of {
         queue: "orders",
@@ -53,8 +53,8 @@ pub fn http_cursor(bytes: &[u8]) {
     }
 }
 
-/// Lines of a body: they are those between line ends, in whatever parts the body comes. The first byte
-/// is the length of the parts.
+/// The bytes are a body of lines. However the body is split into parts, the reader finds the lines
+/// between the line ends. The first byte is the size of the parts.
 pub fn http_lines(bytes: &[u8]) {
     let Some((size, body)) = bytes.split_first() else {
         return;
@@ -77,7 +77,7 @@ pub fn http_lines(bytes: &[u8]) {
     assert_eq!(found, expected);
 }
 
-/// The lines, without an empty one after the last line end.
+/// The lines of the body, without an empty one after the last line end.
 fn lines(body: &[u8], size: usize) -> Vec<Option<Vec<u8>>> {
     let (mut lines, mut found) = (Lines::new(LONGEST), Vec::new());
     for mut part in body.chunks(size) {
@@ -96,7 +96,7 @@ fn lines(body: &[u8], size: usize) -> Vec<Option<Vec<u8>>> {
     found
 }
 
-/// The parameters of a list.
+/// Reads the parameters of a list of messages.
 pub(crate) fn list(uri: &Uri) -> Result<(), Problem> {
     let Query(list) = Query::<List>::read(uri)?;
     list.check()

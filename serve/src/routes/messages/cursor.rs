@@ -1,15 +1,15 @@
-//! Cursors in URLs. A cursor names the list that it continues, so that one of another queue, state or
-//! order is refused. It is not signed: a forged one begins a page of the same list elsewhere.
+//! Cursors in URLs. A cursor names its list, so a cursor of another queue, state or order is
+//! refused. Cursors are not signed: a forged one only begins at another message of the list.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dueq::MessageState;
 use dueq::inspect::MessageCursor;
 
-/// The most digits of a time or a number. Redis reads so many without a loss.
+/// The most digits of a time or a number. Redis reads 15 digits without loss.
 const MAX_DIGITS: usize = 15;
 
-/// The list that a cursor continues.
+/// The list to which a cursor belongs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Of<'a> {
     pub(super) queue: &'a str,
@@ -18,20 +18,20 @@ pub(super) struct Of<'a> {
 }
 
 impl Of<'_> {
-    /// What a cursor of this list begins with. A name of a queue has no slash.
+    /// The beginning of every cursor of this list. The name of a queue has no slash.
     fn prefix(&self) -> String {
         let order = if self.newest { "newest" } else { "oldest" };
         format!("1/{}/{}/{order}/", self.queue, self.state)
     }
 
-    /// The cursor as it is in a URL.
+    /// Encodes the cursor for a URL.
     pub(super) fn text(&self, cursor: &MessageCursor) -> String {
         let mut bytes = self.prefix().into_bytes();
         bytes.extend(cursor.as_bytes());
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// The cursor of this list; `None` if the text is none.
+    /// Decodes a cursor of this list; `None` if the text is not one.
     pub(super) fn cursor(&self, text: &str) -> Option<MessageCursor> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         let own = bytes.strip_prefix(self.prefix().as_bytes())?;
@@ -39,12 +39,13 @@ impl Of<'_> {
     }
 }
 
-/// `NUMBER:` and the id of a message, or nothing.
+/// Whether the bytes are `NUMBER:` and the id of a message, or nothing.
 fn is_place(bytes: &[u8]) -> bool {
     number(bytes).is_some_and(|(_, rest)| rest.first() == Some(&b':'))
 }
 
-/// `NUMBER`, and for each partition `/`, or `/LENGTH:` and its own cursor.
+/// Whether the bytes are `NUMBER`, and for each partition `/`, or `/LENGTH:` and the partition's
+/// cursor.
 fn is_of_partitions(bytes: &[u8]) -> bool {
     let Some((_, mut rest)) = number(bytes) else {
         return false;
@@ -62,7 +63,7 @@ fn is_of_partitions(bytes: &[u8]) -> bool {
             after.split_at_checked(length)
         });
         match own {
-            // A partition that nothing was taken from has an empty one.
+            // The list has taken no message from this partition yet, so its cursor is empty.
             Some((own, after)) if own.is_empty() || is_place(own) => rest = after,
             _ => return false,
         }
@@ -70,7 +71,7 @@ fn is_of_partitions(bytes: &[u8]) -> bool {
     rest.is_empty()
 }
 
-/// The number at the start, and what follows it.
+/// Splits off the number at the start.
 fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit());
     let (digits, rest) = bytes.split_at(digits.count());
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn only_cursors_of_the_library_pass() {
+    fn bytes_other_than_cursors_of_the_library_are_refused() {
         let reads = |own: &str| {
             let text = URL_SAFE_NO_PAD.encode(format!("{}{own}", LIST.prefix()));
             LIST.cursor(&text).is_some()

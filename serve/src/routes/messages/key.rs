@@ -1,4 +1,5 @@
-//! `Idempotency-Key`: ids for messages without one, so that the same request creates nothing twice.
+//! `Idempotency-Key`: gives ids to messages without one, so that a repeated request creates no
+//! second message.
 
 use std::fmt::Write;
 
@@ -12,11 +13,11 @@ use crate::edge::auth::Principal;
 use crate::edge::problem::{Code, Problem};
 
 const HEADER: &str = "idempotency-key";
-/// The longest key, in characters.
+/// The most characters of a key.
 const MAX_CHARS: usize = 200;
-/// How many payloads are compared at once.
+/// The most payloads that are compared concurrently.
 const AT_ONCE: usize = 16;
-/// How many bytes of the hash are in an id.
+/// The number of bytes of the hash that an id contains.
 const HASH_BYTES: usize = 16;
 
 /// The key of a request.
@@ -24,8 +25,8 @@ const HASH_BYTES: usize = 16;
 pub(super) struct Key(String);
 
 impl Key {
-    /// The key of the request, if it has one. Callers with different names have different ids, even
-    /// with the same key: otherwise one would lose its messages to the other.
+    /// Reads the key of the request, if it has one. The caller's name is part of the ids: otherwise
+    /// two callers with one key would lose each other's messages.
     pub(super) fn read(headers: &HeaderMap, caller: &Principal) -> Result<Option<Self>, Problem> {
         let mut values = headers.get_all(HEADER).iter();
         let Some(value) = values.next() else {
@@ -51,25 +52,25 @@ impl Key {
         let hash = Sha256::digest([kind, name, key].join(&0));
         let mut text = String::with_capacity(2 * HASH_BYTES);
         for byte in hash.iter().take(HASH_BYTES) {
-            let _ = write!(text, "{byte:02x}"); // a string takes all
+            let _ = write!(text, "{byte:02x}"); // writing to a `String` cannot fail
         }
         Ok(Some(Self(text)))
     }
 
-    /// The id of a message without one, by its number in the request. Numbers have ten digits, so that
+    /// The id of the message with this number in the request. The number has ten digits, so that
     /// messages with one due time are delivered in the order of the request.
     fn id(&self, number: u64) -> String {
         format!("key:{}:{number:010}", self.0)
     }
 
-    /// The message with that id.
+    /// Gives the message the id of this key, and returns the fingerprint of its payload.
     pub(super) fn name(&self, message: Message, number: u64) -> (Message, Option<Fingerprint>) {
         let own = Fingerprint::of(message.payload());
         (message.id(self.id(number)), Some(own))
     }
 }
 
-/// The payload of a message with the id of a key, to find another one under the same key.
+/// What to compare with the payload of a message that already exists under the key's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint {
     pub(super) bytes: usize,
@@ -84,8 +85,8 @@ impl Fingerprint {
         }
     }
 
-    /// Refuses a push if the message that exists has another payload. `stored` has as many bytes of it
-    /// as the push has, or fewer.
+    /// Refuses the push if the existing message has another payload. `stored` may have only the
+    /// beginning of its payload.
     pub(super) fn compare(self, stored: &StoredMessage) -> Result<(), Problem> {
         let is_as_long = stored.payload_bytes == self.bytes as u64;
         if is_as_long && Self::of(&stored.payload) == self {
@@ -97,7 +98,7 @@ impl Fingerprint {
     }
 }
 
-/// Pushes many messages. Of those that exist and have the id of a key, the payload is compared.
+/// Pushes many messages. If a message exists under the id of a key, its payload is compared.
 pub(super) async fn push_many(
     queue: &Queue,
     messages: Vec<Message>,
@@ -121,11 +122,11 @@ pub(super) async fn push_many(
         let (number, stored, own) = match calls.join_next().await {
             None => return results,
             Some(Ok(ended)) => ended,
-            Some(Err(_)) => continue, // it panicked, and the push is done
+            Some(Err(_)) => continue, // the task panicked, but the push is done
         };
         let compared = match stored {
             Ok(Some(stored)) => own.compare(&stored),
-            Ok(None) => Ok(()), // it has ended since
+            Ok(None) => Ok(()), // the message has ended since
             Err(error) => Err(error.into()),
         };
         if let Err(problem) = compared {
@@ -151,13 +152,13 @@ mod tests {
     }
 
     #[test]
-    fn id_is_of_caller_key_and_number() {
+    fn id_depends_on_caller_key_and_number() {
         let id = |key: &str, name: &str, via| {
             let id = read(&[key.as_bytes()], name, via);
             id.expect("valid").expect("a key")
         };
         let own = id("nightly", "ci", Via::Token);
-        // printf 'token\0ci\0nightly' | sha256sum
+        // The expected value is that of: printf 'token\0ci\0nightly' | sha256sum
         assert_eq!(own, "key:0373b25125152aa652deccbd54981988:0000000007");
         assert_eq!(own, id("nightly", "ci", Via::Session));
         for other in [
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_bounded() {
+    fn idempotency_key_has_a_length_limit() {
         assert!(matches!(read(&[], "ci", Via::Token), Ok(None)));
         let (longest, long) = ([b'x'; 200], [b'x'; 201]);
         assert!(read(&[&longest], "ci", Via::Token).is_ok());

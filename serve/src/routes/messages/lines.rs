@@ -2,25 +2,25 @@
 
 use bytes::BytesMut;
 
-/// The line ends that a body has so far, and the beginning of the next line.
+/// Collects a line that arrives in several parts.
 pub(super) struct Lines {
     /// The beginning of a line whose end has not come.
     begun: BytesMut,
-    /// The last line that came in several parts.
+    /// The last complete line that arrived in several parts.
     taken: BytesMut,
-    /// How many lines were begun.
+    /// The number of lines that have begun.
     number: u64,
     max_bytes: usize,
-    /// Whether the line is too long: the rest of it is dropped.
+    /// Whether the current line is too long: its rest is dropped.
     is_too_long: bool,
 }
 
-/// A line that is complete.
+/// A complete line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line<'a> {
-    /// Its number, from 1.
+    /// The line's number, from 1.
     pub(super) number: u64,
-    /// Its text without white space around it; `None` if it was too long.
+    /// The text without surrounding white space; `None` if the line was too long.
     pub(super) text: Option<&'a [u8]>,
 }
 
@@ -35,12 +35,12 @@ impl Lines {
         }
     }
 
-    /// How many bytes wait for the end of their line.
+    /// The number of bytes of the line that is not complete.
     pub(super) fn waiting(&self) -> usize {
         self.begun.len()
     }
 
-    /// Takes the first line off `data`, if its end is there; else keeps `data` for later.
+    /// Takes the first line from `data` if its end is there; else stores `data` for later.
     pub(super) fn next<'s, 'd: 's>(&'s mut self, data: &mut &'d [u8]) -> Option<Line<'s>> {
         let Some(end) = data.iter().position(|byte| *byte == b'\n') else {
             self.begin(data);
@@ -52,7 +52,8 @@ impl Lines {
         Some(self.finish(rest))
     }
 
-    /// The last line, which may have no end. Empty at the end of most bodies.
+    /// Returns the last line, which may lack a line end. Most bodies end with a line end, so it is
+    /// empty.
     pub(super) fn last(&mut self) -> Line<'_> {
         self.finish(&[])
     }
@@ -67,7 +68,7 @@ impl Lines {
     }
 
     fn finish<'a>(&'a mut self, rest: &'a [u8]) -> Line<'a> {
-        // Most lines lie within one part of the body, and need no copy.
+        // Most lines lie within one part of the body, and are not copied.
         let is_whole = self.begun.is_empty() && !self.is_too_long && rest.len() <= self.max_bytes;
         if !is_whole {
             self.begin(rest);
@@ -97,7 +98,7 @@ impl Lines {
 mod tests {
     use super::*;
 
-    /// The lines of a body that comes in these parts.
+    /// The lines of a body that arrives in these parts.
     fn lines(parts: &[&[u8]], max_bytes: usize) -> Vec<(u64, Option<String>)> {
         let (mut lines, mut found) = (Lines::new(max_bytes), Vec::new());
         let owned = |line: Line<'_>| {
@@ -118,8 +119,8 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_the_same_in_any_parts() {
-        /// The mark at the start counts too.
+    fn splitting_the_body_does_not_change_its_lines() {
+        /// The byte order mark at the start counts too.
         const LONGEST: usize = 10;
         let body = b"\xef\xbb\xbf{\"a\":1}\n\n \xef\xbb\xbfb\r\na long line\nlast";
         let expected = lines(&[body], LONGEST);

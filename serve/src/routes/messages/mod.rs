@@ -23,17 +23,17 @@ use crate::work::Shared;
 pub(super) use reader::{MAX_BYTES, Reader, unread};
 pub(super) use schema::NewMessage;
 
-/// Lists and messages. Payloads are left out for callers who may not read them.
+/// The routes that list and read messages. Callers without the right to read payloads get none.
 pub(super) fn reads() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![routes!(list::list_messages), routes!(payload::read_message)]
 }
 
-/// Payloads as they were pushed.
+/// The route that returns a payload as it was pushed.
 pub(super) fn payloads() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![routes!(payload::download_payload)]
 }
 
-/// Pushes, and changes of waiting messages.
+/// The routes that push, and that change waiting messages.
 pub(super) fn changes() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![
         routes!(
@@ -45,7 +45,7 @@ pub(super) fn changes() -> Vec<UtoipaMethodRouter<Shared>> {
     ]
 }
 
-/// Dead messages become due again.
+/// The routes by which dead messages become due again.
 pub(super) fn revivals() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![routes!(change::requeue_message), routes!(change::end_lease)]
 }

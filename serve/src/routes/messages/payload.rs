@@ -1,4 +1,4 @@
-//! One message, and its payload as a file.
+//! Reads one message, and downloads its payload as a file.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -22,7 +22,7 @@ use crate::edge::shown::quoted;
 use crate::wire::messages::Message;
 use crate::work::{App, Shared};
 
-/// A body that holds its share of the memory until it is sent.
+/// A response body that keeps its share of the body budget until it is sent.
 struct Held {
     body: Full<Bytes>,
     _reserved: Reserved,
@@ -68,7 +68,7 @@ pub(super) async fn download_payload(
     id: MessageId,
 ) -> Result<Response, Problem> {
     let queue = app.client.queue(name.as_str())?;
-    // Its length first, so that payloads beyond the memory for bodies are not fetched.
+    // Reads the length first, so that a payload beyond the budget is not fetched.
     let Some(known) = queue.get_up_to(id.as_bytes(), 0).await? else {
         return Err(absent(&app, &name, &id).await);
     };
@@ -78,7 +78,7 @@ pub(super) async fn download_payload(
     let Some(stored) = queue.get(id.as_bytes()).await? else {
         return Err(absent(&app, &name, &id).await);
     };
-    // A push may have replaced it by a longer one.
+    // Between the two reads, a push may have replaced the message by a longer one.
     reserved.grow(stored.payload.len().saturating_sub(length))?;
     let body = Body::new(Held {
         body: Full::from(stored.payload),
@@ -95,9 +95,9 @@ pub(super) async fn download_payload(
     Ok((headers, body).into_response())
 }
 
-/// How many bytes of a payload are sent unless the caller asks for another number.
+/// The most bytes of a payload that are sent, unless the caller asks for another number.
 const PAYLOAD_BYTES: usize = 64 << 10;
-/// The most that a payload has.
+/// The most bytes that a payload can have.
 const MAX_PAYLOAD_BYTES: usize = 16 << 20;
 
 #[derive(Deserialize, IntoParams)]
@@ -138,7 +138,7 @@ pub(super) async fn read_message(
     }
     let is_withheld = !caller.has(Right::ReadPayload);
     let most = if is_withheld { 0 } else { most };
-    // A long payload takes its share of the memory for bodies.
+    // A long payload needs a share of the body budget.
     let mut memory = app.edge.bodies.none();
     if most > PAYLOAD_BYTES {
         memory.grow(most)?;
@@ -150,8 +150,8 @@ pub(super) async fn read_message(
     }
 }
 
-/// The problem of an id that the queue does not hold: says how its message ended, if the queue
-/// remembers it, and whether there is a queue at all.
+/// The problem if the queue does not hold the id: says how its message ended if the queue remembers
+/// that, or that the queue does not exist.
 pub(super) async fn absent(app: &App, name: &QueueName, id: &MessageId) -> Problem {
     let known = async {
         let queue = app.existing(name).await?;

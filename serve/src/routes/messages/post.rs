@@ -28,10 +28,10 @@ use crate::wire::messages::PushedMessage;
 use crate::work::App;
 use crate::work::Shared;
 
-/// How many messages a JSON body has at most.
+/// The most messages of a JSON body.
 const MAX_MESSAGES: usize = 1_000;
-/// For how long the queue remembers the id that it got from a key, unless the message says otherwise:
-/// a message that is due at once may end before the request is repeated.
+/// The default deduplication window of a message whose id comes from a key. Without one, a message
+/// that is due at once could end before the request is repeated, and be stored again.
 const WINDOW: Duration = Duration::from_secs(600);
 
 /// What the pushes did.
@@ -110,7 +110,7 @@ pub(super) async fn push_messages(
     }
 }
 
-/// Whether a body has the field of many messages.
+/// Detects whether a body has the field `messages`.
 #[derive(Deserialize)]
 struct Probe {
     messages: Option<IgnoredAny>,
@@ -133,7 +133,7 @@ async fn json(
 ) -> Result<Response, Problem> {
     let body = whole(&app.edge.bodies, headers, body, MAX_BYTES).await?;
     let reader = Reader::new();
-    // A list would be read as the fields of the probe.
+    // serde would read the items of a list as the fields of `Probe`.
     let is_list = body.bytes.trim_ascii_start().starts_with(b"[");
     let probe = serde_json::from_slice::<Probe>(&body.bytes);
     if is_list || probe.is_ok_and(|probe| probe.messages.is_none()) {
@@ -186,12 +186,12 @@ async fn json(
     }
     tally.done(u64::try_from(many.len()).unwrap_or(u64::MAX));
     let summary = tally.finish()?;
-    // Without a failure every message has an outcome.
+    // No call failed, so every message has an outcome.
     let results = Some(outcomes.into_iter().flatten().collect());
     Ok(Json(Pushes { summary, results }).into_response())
 }
 
-/// The message with the id of the key, if it has none.
+/// Gives the message an id from the key, if it has none.
 fn keyed(
     message: Message,
     text: &[u8],

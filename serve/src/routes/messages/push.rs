@@ -1,4 +1,4 @@
-//! Pushes one message under its id.
+//! Pushes one message, whose id is in the path.
 
 use axum::Json;
 use axum::extract::{FromRequest, OriginalUri, Request, State};
@@ -19,7 +19,7 @@ use crate::routes::messages::schema::NewMessage;
 use crate::wire::messages::PushedMessage;
 use crate::work::{App, Shared};
 
-/// The JSON of a message, not yet read.
+/// The JSON of a message, not yet parsed.
 pub(super) struct MessageBody(Whole);
 
 impl FromRequest<Shared> for MessageBody {
@@ -89,17 +89,17 @@ pub(super) async fn push_message(
     push_one(&app, &name, message, above, only).await
 }
 
-/// What a message of the id that exists must be, so that the push is no error.
+/// The condition on an existing message with the id; if it is not met, the push is an error.
 #[derive(Clone, Copy)]
 pub(super) enum Only {
     Any,
-    /// There must be none.
+    /// No message with the id may exist.
     New,
-    /// The id is that of a key: it must have this payload.
+    /// The id comes from an idempotency key: an existing message must have this payload.
     OfKey(Fingerprint),
 }
 
-/// Pushes a message. `messages` is the address of the queue's messages.
+/// Pushes a message. `messages` is the path of the queue's messages.
 pub(super) async fn push_one(
     app: &App,
     name: &QueueName,
@@ -140,7 +140,7 @@ pub(super) async fn push_one(
                     pushed = pushed.existing(&stored);
                 }
                 (Err(error), Only::OfKey(_)) => return Err(error.into()),
-                // The push is done: the answer only lacks the time.
+                // The push is done; only the due time in the answer is missing.
                 (Ok(None) | Err(_), _) => {}
             }
         }
@@ -149,7 +149,7 @@ pub(super) async fn push_one(
     Ok(Json(pushed).into_response())
 }
 
-/// The problem of a push that could not reschedule or replace the message.
+/// The problem of a push that was to reschedule or replace a message whose state forbids it.
 pub(super) fn unchanged(state: dueq::MessageState, id: &[u8]) -> Problem {
     let id = quoted(&String::from_utf8_lossy(id));
     match state {

@@ -1,4 +1,4 @@
-//! Reads messages from JSON.
+//! Parses messages from JSON.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,17 +15,18 @@ use crate::edge::problem::{Code, Problem};
 /// The longest message in JSON: a payload of 16 MiB fits in base64.
 pub(in crate::routes) const MAX_BYTES: usize = 24 << 20;
 
-/// Reads messages. It asks Redis for its clock only for a message with business hours, and once.
+/// Parses messages. Asks Redis for its clock at most once, and only for a message with business
+/// hours.
 pub(in crate::routes) struct Reader {
     defaults: Defaults,
     clock: Arc<RedisClock>,
 }
 
-/// The clock of Redis, as it was read once.
+/// Redis's clock, read at most once.
 #[derive(Default)]
 struct RedisClock {
     read: OnceCell<(Instant, u64)>,
-    /// Whether a message needed it before it was read.
+    /// Whether a message needed the clock before it was read.
     is_missing: AtomicBool,
 }
 
@@ -59,7 +60,7 @@ impl Reader {
         Self { defaults, clock }
     }
 
-    /// Reads a message. The outer error is that of reading Redis's clock.
+    /// Parses a message. The outer error means that Redis's clock could not be read.
     pub(in crate::routes) async fn read(
         &self,
         client: &Client,
@@ -81,7 +82,7 @@ impl Reader {
     }
 }
 
-/// The problem of a text that is no message.
+/// The problem of a text that is not a valid message.
 pub(in crate::routes) fn unread(text: &[u8], error: &dueq_input::Error) -> Problem {
     Problem::new(code_of(text), error.to_string())
 }

@@ -1,4 +1,4 @@
-//! The JSON of a message, as the OpenAPI document describes it. `dueq_input` reads it.
+//! The JSON schema of a message for the OpenAPI document. `dueq_input` parses the messages.
 
 use serde::Deserialize;
 use serde_json::Value;

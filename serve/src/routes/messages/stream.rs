@@ -1,4 +1,4 @@
-//! Pushes the lines of a body while it arrives, in bounded memory.
+//! Pushes the lines of a body while it is still arriving, in bounded memory.
 
 use std::collections::VecDeque;
 use std::future::ready;
@@ -16,28 +16,28 @@ use crate::routes::messages::reader::{MAX_BYTES, Reader, unread};
 use crate::routes::messages::tally::{Sent, Summary, Tally};
 use crate::work::App;
 
-/// While Redis stores one batch, the next is sent already.
+/// The most batches in flight: while Redis stores one, the next is already sent.
 const IN_FLIGHT: usize = 2;
-/// A batch is full with so many lines or bytes.
+/// A batch is sent when it has this number of lines, or of bytes.
 const BATCH_LINES: usize = 4_096;
 const BATCH_BYTES: usize = 2 << 20;
 
 type Results = Vec<Result<Receipt, Problem>>;
 
-/// A batch that is being pushed. The push goes on if the caller disconnects.
+/// A batch in flight. Its push goes on if the caller disconnects.
 struct Flight {
     sent: Vec<Sent>,
     last_line: u64,
     results: JoinHandle<Results>,
 }
 
-/// The lines of a request on their way into the queue.
+/// The state of a request that pushes lines.
 struct Stream<'a> {
     app: &'a App,
     queue: Queue,
     key: Option<Key>,
     reader: Reader,
-    /// The next batch.
+    /// The lines of the next batch.
     sent: Vec<Sent>,
     messages: Vec<Message>,
     bytes: usize,
@@ -48,8 +48,8 @@ struct Stream<'a> {
     tally: Tally,
 }
 
-/// Pushes every line of the body. A line that is wrong is refused, and the others are pushed. When
-/// Redis fails or the body breaks off, what was pushed stays.
+/// Pushes every line of the body. A wrong line is refused, and the others are still pushed. If
+/// Redis fails or the body breaks off, messages that are already pushed stay.
 pub(super) async fn push_lines(
     app: &App,
     queue: Queue,
@@ -78,7 +78,7 @@ pub(super) async fn push_lines(
 }
 
 impl Stream<'_> {
-    /// Returns the problem of a body that broke off.
+    /// Reads the whole body. Returns a problem if the body broke off.
     async fn run(&mut self, mut body: Body) -> Option<Problem> {
         let (mut lines, mut has_ended, mut cut) = (Lines::new(MAX_BYTES), false, None);
         loop {
@@ -96,7 +96,7 @@ impl Stream<'_> {
                     Some(Ok(frame)) => if let Ok(data) = frame.into_data() {
                         self.take(&mut lines, &data).await;
                     },
-                    // The line that was cut off is not pushed.
+                    // A last line that is cut off is not pushed.
                     Some(Err(error)) => {
                         cut = Some(unread_body(&error).retryable());
                         has_ended = true;
@@ -109,17 +109,18 @@ impl Stream<'_> {
                         has_ended = true;
                     }
                 },
-                // Nothing has come at the moment: the lines of a slow writer go now.
+                // No data is available now: send the lines of a slow writer without waiting for a
+                // full batch.
                 () = ready(()), if may_send => self.send(lines.waiting()),
                 else => return cut,
             }
         }
     }
 
-    /// Reads the lines of a part of the body.
+    /// Reads the lines in one part of the body.
     async fn take(&mut self, lines: &mut Lines, data: &[u8]) {
         while let Err(problem) = self.reserved.grow(data.len()) {
-            // The memory that this request uses itself becomes free.
+            // Wait until batches of this request free their memory.
             if self.flights.is_empty() {
                 return self.tally.fail(problem);
             }
@@ -135,7 +136,7 @@ impl Stream<'_> {
         }
     }
 
-    /// Reads a line into the next batch, or refuses it.
+    /// Parses a line and adds it to the next batch, or refuses it.
     async fn line(&mut self, line: Line<'_>) {
         let number = line.number;
         let read = match line.text {
@@ -143,7 +144,7 @@ impl Stream<'_> {
             Some(text) => match self.reader.read(&self.app.client, text).await {
                 Ok(Ok(message)) => Ok(Some((message, text.len()))),
                 Ok(Err(error)) => Err(unread(text, &error)),
-                // The clock of Redis could not be read.
+                // Redis's clock could not be read.
                 Err(error) => return self.tally.fail(error.into()),
             },
             None => {
@@ -173,7 +174,7 @@ impl Stream<'_> {
         }
     }
 
-    /// Pushes the batch. So many bytes of the memory stay for the line that has begun.
+    /// Sends the batch. The reservation of `waiting` bytes stays for the incomplete line.
     fn send(&mut self, waiting: usize) {
         self.bytes = 0;
         let messages = std::mem::take(&mut self.messages);
@@ -191,7 +192,7 @@ impl Stream<'_> {
         });
     }
 
-    /// Counts the results of the oldest batch.
+    /// Counts the results of the oldest batch in flight.
     fn land(&mut self, results: Result<Results, JoinError>) {
         let Some(flight) = self.flights.pop_front() else {
             return;
@@ -212,7 +213,7 @@ impl Stream<'_> {
     }
 }
 
-/// The results of the oldest batch. Cancel safe.
+/// Awaits the results of the oldest batch in flight. Cancel safe.
 async fn first(flights: &mut VecDeque<Flight>) -> Result<Results, JoinError> {
     match flights.front_mut() {
         Some(flight) => (&mut flight.results).await,

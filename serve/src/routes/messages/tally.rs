@@ -1,4 +1,4 @@
-//! Counts what the pushes of one request did.
+//! Counts the results of the pushes of one request.
 
 use dueq::outcomes::PushOutcome;
 use dueq::{Applied, OnConflict, Receipt};
@@ -9,7 +9,7 @@ use crate::edge::problem::Problem;
 use crate::routes::messages::key::Fingerprint;
 use crate::routes::messages::push::unchanged;
 
-/// How many refusals are described. The rest is counted.
+/// The most refusals that are described; further ones are only counted.
 const MAX_REFUSALS: usize = 100;
 
 /// What a request did that pushes many messages.
@@ -59,12 +59,12 @@ impl Reason {
     }
 }
 
-/// A line that is pushed.
+/// A pushed line whose result is not known yet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sent {
     pub(super) line: u64,
     pub(super) on_conflict: OnConflict,
-    /// The payload of a message with the id of a key.
+    /// The payload to compare, if the message's id comes from a key.
     pub(super) of_key: Option<Fingerprint>,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Sent {
 pub(super) struct Tally {
     summary: Summary,
     failure: Option<Problem>,
-    /// Whether something may have been stored although its call failed.
+    /// Whether a failed call may have stored messages.
     is_unknown: bool,
 }
 
@@ -89,7 +89,7 @@ impl Tally {
         reason
     }
 
-    /// Counts the result of a push. Returns why it was refused, if it was.
+    /// Counts the result of one push. Returns the reason if it was refused.
     pub(super) fn settle(
         &mut self,
         sent: Sent,
@@ -123,14 +123,14 @@ impl Tally {
         None
     }
 
-    /// Every line up to this one has a result, unless one of them failed.
+    /// Notes that every line up to this one has a result. No effect after a failure.
     pub(super) fn done(&mut self, line: u64) {
         if self.failure.is_none() {
             self.summary.lines_done = line;
         }
     }
 
-    /// Keeps the first failure: nothing more is sent.
+    /// Keeps the first failure; after it, nothing more is sent.
     pub(super) fn fail(&mut self, problem: Problem) {
         self.is_unknown |= problem.applied == Applied::Unknown;
         self.failure.get_or_insert(problem);
@@ -140,7 +140,7 @@ impl Tally {
         self.failure.is_some()
     }
 
-    /// The counts; or the first failure, with them.
+    /// The counts; after a failure, its problem together with the counts.
     pub(super) fn finish(self) -> Result<Summary, Problem> {
         let Self {
             mut summary,

@@ -9,7 +9,7 @@ use crate::edge::path::QueueName;
 use crate::edge::problem::Problem;
 use crate::work::Shared;
 
-/// How far ahead it looks, in milliseconds.
+/// How far ahead the call counts due messages, in milliseconds.
 const AHEAD_MS: [u64; 4] = [10_000, 60_000, 300_000, 900_000];
 
 /// The backlog of a queue.
@@ -76,7 +76,8 @@ pub(super) async fn backlog(
         .filter(|_| !reached.unread.is_empty());
     let polled_ms = polled.and_then(|entry| entry.overdue_ms());
     let overdue_ms = stats.overdue_ms.max(polled_ms.unwrap_or(0));
-    // What is due by then: the first slot has everything before, also what is overdue.
+    // Sums over the slots. The first slot contains everything before its end, also overdue
+    // messages.
     let mut due_by = dues.counts.iter().scan(stats.ready, |sum, count| {
         *sum += count;
         Some(*sum)

@@ -1,4 +1,4 @@
-//! Deletes the queue that the caller has seen.
+//! Deletes a queue, if it is still the one that the caller has read.
 
 use axum::Json;
 use axum::extract::State;
@@ -78,7 +78,7 @@ pub(super) async fn delete_queue(
         })),
         DeleteOutcome::Absent => {
             app.existing(&name).await?;
-            Err(changed()) // it was created again at this moment
+            Err(changed()) // the queue was deleted and created again meanwhile
         }
         _ => Err(changed()),
     }

@@ -12,11 +12,11 @@ use crate::wire::overview::{Dues, Slot};
 use crate::wire::queues::unread;
 use crate::work::Shared;
 
-/// How many times a call has at most.
+/// The most times in one call.
 const MAX_TIMES: u64 = 60;
-/// Without other numbers there is a time each minute for an hour.
+/// The default: one time each minute, for an hour.
 const STEP_MS: u64 = 60_000;
-/// The latest time: the year 9999.
+/// The latest allowed time: the end of the year 9999.
 const MAX_MS: u64 = 253_402_300_799_999;
 
 #[derive(Deserialize, IntoParams)]
@@ -96,7 +96,7 @@ pub(super) async fn dues(
     }))
 }
 
-/// The times of a call.
+/// The times that a call asks for.
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted {
     Times(Vec<u64>),

@@ -1,4 +1,4 @@
-//! The errors of dead messages, in groups.
+//! Groups the dead messages of a queue by their errors.
 
 use std::collections::HashMap;
 
@@ -13,11 +13,11 @@ use crate::wire::overview::{Errors, Example, Group};
 use crate::work::Shared;
 use crate::work::operations::{died_by_crash, error_line};
 
-/// How many of the newest dead messages are read.
+/// The most dead messages that are read, the newest first.
 const MAX_READ: usize = 1_000;
-/// How many a call reads: it keeps Redis busy for less than a millisecond.
+/// The messages of one call of Redis: it occupies Redis for less than a millisecond.
 const PAGE: usize = 200;
-/// How many ids a group names.
+/// The most example ids of a group.
 const EXAMPLES: usize = 3;
 
 /// Group the errors of dead messages

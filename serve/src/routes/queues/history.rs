@@ -14,7 +14,7 @@ use crate::wire::overview::{History, Point};
 use crate::wire::queues::unread;
 use crate::work::Shared;
 
-/// How long the range is unless the caller asks for another one.
+/// The default range.
 const RANGE: &str = "60m";
 
 #[derive(Deserialize, IntoParams)]
@@ -84,7 +84,7 @@ pub(super) async fn history(
     }))
 }
 
-/// How many slots of which length.
+/// A number of slots of one length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Range {
     resolution: HistoryResolution,
@@ -110,7 +110,7 @@ impl Range {
             .then_some(Self { resolution, count })
     }
 
-    /// When each slot begins.
+    /// The begin of each slot.
     fn slots(self, now_ms: u64) -> Vec<u64> {
         let slot_ms = self.resolution.slot_ms();
         let present = now_ms / slot_ms;
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_at_and_beyond_every_limit() {
+    fn range_is_accepted_up_to_its_limits() {
         for (text, resolution, count) in [
             ("1m", HistoryResolution::Minutes, 1),
             ("60m", HistoryResolution::Minutes, 60),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_end_with_the_present_one() {
+    fn last_slot_contains_the_present() {
         let range = Range::read("3h").expect("a range");
         assert_eq!(
             range.slots(10 * 3_600_000 + 5),

@@ -87,7 +87,7 @@ async fn change_limits(
         false => StatusCode::CREATED,
     };
     queue.configure(limits).await?;
-    // The limits are set: if this read fails, the answer says so.
+    // The limits are already set: if this read fails, the answer must say so.
     let stats = queue.stats().await;
     let stats = stats.map_err(|error| Problem::from(error).applied(Applied::Yes))?;
     Ok((status, QueueLimits::new(&name, &stats)))

@@ -1,4 +1,4 @@
-//! The list of queues with their counts, from the poller's snapshot.
+//! Lists the queues and their counts, from the poller's snapshot.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::wire::queues::Queues;
 use crate::work::Shared;
 use crate::work::poll::PATIENCE;
 
-/// How many queues a page has at most.
+/// The most queues of a page.
 const MAX_LIMIT: usize = 1_000;
 
 /// Which page.

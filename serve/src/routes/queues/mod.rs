@@ -30,14 +30,14 @@ mod pause;
 #[cfg(any(test, feature = "harness"))]
 pub(crate) use dues::check as check_dues;
 
-/// How long the answer waits for the tag. The library repeats the call for longer.
+/// The longest wait for the entity tag. The library itself repeats the call for longer.
 const TAG_LIMIT: Duration = Duration::from_millis(500);
 
 pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![routes!(list::list_queues), routes!(read_queue)]
 }
 
-/// What is known about a queue as a whole: when its messages are due, its workers, its errors.
+/// The routes about a queue as a whole: its due times, its workers, its errors.
 pub(super) fn overviews() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![
         routes!(dues::dues),
@@ -48,22 +48,22 @@ pub(super) fn overviews() -> Vec<UtoipaMethodRouter<Shared>> {
     ]
 }
 
-/// The limits of a queue.
+/// The route that reads the limits of a queue.
 pub(super) fn limits() -> Vec<UtoipaMethodRouter<Shared>> {
     limits::reads()
 }
 
-/// Changes of the limits of a queue.
+/// The route that changes the limits of a queue.
 pub(super) fn limit_changes() -> Vec<UtoipaMethodRouter<Shared>> {
     limits::changes()
 }
 
-/// A pause of a queue, and its end.
+/// The routes that pause and resume a queue.
 pub(super) fn pauses() -> Vec<UtoipaMethodRouter<Shared>> {
     pause::routes()
 }
 
-/// The deletion of a queue.
+/// The route that deletes a queue.
 pub(super) fn deletions() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![routes!(delete::delete_queue)]
 }
@@ -91,8 +91,9 @@ async fn read_queue(
     let known = Tags::read(&headers, &IF_NONE_MATCH)?;
     app.poller.look([name.as_str()]);
     let queue = app.client.queue(name.as_str())?;
-    // Before the counts: if another queue takes its place meanwhile, the tag is that of the old one.
-    // While the master of its first partition is away, the others are read without a tag.
+    // Read the incarnation before the counts: if the queue is deleted and created again meanwhile,
+    // the answer has the old tag. While the master of the home is away, the other partitions are
+    // read without a tag.
     let incarnation = match timeout(TAG_LIMIT, queue.incarnation()).await {
         Ok(incarnation) => incarnation?,
         Err(_) => None,
@@ -103,7 +104,7 @@ async fn read_queue(
     }
     let stats = queue.stats_reached().await?;
     if incarnation.is_none() && stats.unread.is_empty() {
-        app.existing(&name).await?; // a damaged one has no incarnation
+        app.existing(&name).await?; // a damaged queue has no incarnation
     }
     let stats = Queue::new(name.as_str(), &stats);
     Ok((tag(incarnation), Json(stats)).into_response())

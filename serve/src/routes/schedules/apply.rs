@@ -1,4 +1,4 @@
-//! Declares the schedules of a set.
+//! Declares the schedules of a set together.
 
 use std::time::SystemTime;
 
@@ -17,12 +17,12 @@ use crate::routes::schedules::outcome::ScheduleOutcome;
 use crate::routes::schedules::schema::NewSchedules;
 use crate::work::Shared;
 
-/// The most bytes of a body. The audit log reads no longer one.
+/// The most bytes of a body. The audit log cannot read a longer one.
 const MAX_BYTES: usize = 1 << 20;
-/// The set of schedules that a call declares without one.
+/// The set of a declared schedule, unless the call names another one.
 const SET: &str = "http";
 
-/// The JSON of schedules, not yet read.
+/// The JSON of schedules, not yet parsed.
 pub(super) struct ScheduleBody(Whole);
 
 impl FromRequest<Shared> for ScheduleBody {
@@ -37,8 +37,8 @@ impl FromRequest<Shared> for ScheduleBody {
 }
 
 impl ScheduleBody {
-    /// Reads the body. To check the fires of a thousand crons takes a while: not on a thread of
-    /// requests.
+    /// Parses the body. Checking the fires of a thousand crons takes time, so it runs on a blocking
+    /// thread.
     pub(super) async fn read<T: Send + 'static>(
         self,
         read: impl FnOnce(&[u8]) -> Result<T, dueq_input::Error> + Send + 'static,
@@ -82,7 +82,7 @@ pub(super) struct Options {
     allow_older: Option<bool>,
 }
 
-/// What a declaration asks for.
+/// The request to declare schedules.
 pub(super) struct Declaring {
     pub(super) set: Option<String>,
     pub(super) revision: Option<u64>,
@@ -154,7 +154,7 @@ impl Declaring {
         self.set.as_deref().unwrap_or(SET)
     }
 
-    /// Declares the schedules. The script refuses all or none.
+    /// Declares the schedules: the script changes all of them or none.
     pub(super) async fn apply(
         &self,
         queue: &Queue,
@@ -178,7 +178,7 @@ impl Declaring {
         if error.code() == Some("STALE") {
             return Err(Problem::new(Code::Stale, error.to_string()));
         }
-        // Each refused schedule of another set is one reason; a few of them tell.
+        // Each schedule that belongs to another set is a reason; five of them suffice.
         for (name, _) in error.refused_schedules().iter().take(5) {
             let stored = queue.schedule(name.as_str()).get().await;
             if matches!(stored, Ok(Some(stored)) if stored.set != self.set()) {
@@ -189,7 +189,8 @@ impl Declaring {
     }
 }
 
-/// The first schedule of a queue raises its layout: refuses that while workers live that would stop.
+/// The first schedule raises the layout of a queue. Refuses that while older workers are live: they
+/// would stop.
 async fn refuse_older_workers(queue: &Queue) -> Result<(), Problem> {
     if !queue.exists().await? || queue.stats().await?.schedules > 0 {
         return Ok(());
@@ -206,7 +207,7 @@ async fn refuse_older_workers(queue: &Queue) -> Result<(), Problem> {
     Err(Problem::new(Code::OlderWorkers, detail))
 }
 
-/// What became of each schedule.
+/// The outcome of each schedule.
 pub(super) fn outcomes(changes: &ScheduleChanges) -> Vec<ScheduleOutcome> {
     let declared = [
         ("created", &changes.created),

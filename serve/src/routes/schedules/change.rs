@@ -126,7 +126,7 @@ pub(super) async fn trigger_schedule(
             );
             Err(Problem::new(Code::Overlaps, detail).retryable())
         }
-        // An outcome that a later release of the library adds is a defect of this match.
+        // A later release of the library may add an outcome: then this match lacks it.
         other => {
             let detail = format!("the outcome {other:?} is not known");
             Err(Problem::new(Code::Internal, detail).applied(Applied::Unknown))

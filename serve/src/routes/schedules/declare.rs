@@ -1,4 +1,4 @@
-//! Declares one schedule under its name.
+//! Declares one schedule, whose name is in the path.
 
 use std::time::SystemTime;
 
@@ -84,7 +84,8 @@ pub(super) async fn declare_schedule(
     };
     let queue = app.client.queue(name.as_str())?;
     let set = declaring.set();
-    // The script refuses it too, for a schedule that another call creates meanwhile.
+    // This check is for a good answer. The script makes it too, because another call may create the
+    // schedule meanwhile.
     let stored = queue.schedule(schedule.as_str()).get().await?;
     if let Some(stored) = stored.filter(|stored| stored.set != set) {
         let (schedule, own, set) = (quoted(schedule.as_str()), quoted(&stored.set), quoted(set));

@@ -1,4 +1,4 @@
-//! The next fires: of a schedule, or of a rule that no queue has.
+//! Computes the next fires: of a schedule, or of a rule in the request.
 
 use std::time::SystemTime;
 
@@ -17,7 +17,7 @@ use crate::edge::problem::{Code, Problem};
 use crate::routes::schedules::outcome::absent;
 use crate::work::Shared;
 
-/// The most fires of a call.
+/// The most fires in one answer.
 const MAX_COUNT: usize = 1_000;
 const COUNT: usize = 10;
 
@@ -143,7 +143,7 @@ fn invalid(detail: impl Into<String>) -> Problem {
     Problem::new(Code::InvalidInput, detail)
 }
 
-/// Fires of rare patterns take a while: not on a thread of requests.
+/// Computing the fires of a rare pattern takes time, so it runs on a blocking thread.
 async fn computed(
     compute: impl FnOnce() -> Result<Fires, Problem> + Send + 'static,
 ) -> Result<Json<Fires>, Problem> {
@@ -197,7 +197,7 @@ fn zone(name: Option<&str>) -> Result<TimeZone, Problem> {
     zone.map_err(|error| invalid(format!("zone: {error}")))
 }
 
-/// `after` is the time after which the first fire is the first.
+/// Describes the fires. `after` is the time after which they were computed.
 fn shown(
     fires: &[Fire],
     after: Option<Timestamp>,

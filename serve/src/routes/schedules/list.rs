@@ -85,19 +85,19 @@ pub(super) async fn list_schedules(
     Ok(paged(link.as_deref(), Schedules { schedules, next }))
 }
 
-/// What a cursor of this queue's schedules begins with. A name of a queue has no slash.
+/// The beginning of every cursor of this queue's schedules. The name of a queue has no slash.
 fn prefix(queue: &str) -> String {
     format!("1/{queue}/schedules/")
 }
 
-/// The cursor as it is in a URL.
+/// Encodes the cursor for a URL.
 fn cursor_of(queue: &str, cursor: &ScheduleCursor) -> String {
     let mut bytes = prefix(queue).into_bytes();
     bytes.extend(cursor.as_bytes());
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// The cursor of this queue's schedules; `None` if the text is none.
+/// Decodes a cursor of this queue's schedules; `None` if the text is not one.
 fn read_cursor(queue: &str, text: &str) -> Option<ScheduleCursor> {
     let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
     let own = bytes.strip_prefix(prefix(queue).as_bytes())?;
@@ -105,7 +105,7 @@ fn read_cursor(queue: &str, text: &str) -> Option<ScheduleCursor> {
     (is_name(set) && is_name(name)).then(|| ScheduleCursor::from_bytes(own))
 }
 
-/// Whether it can be the name of a set or a schedule.
+/// Whether the text can be the name of a set or a schedule.
 fn is_name(text: &str) -> bool {
     let is_fit = |c: char| c.is_ascii_alphanumeric() || "._-:/".contains(c);
     (1..=100).contains(&text.len()) && text.chars().all(is_fit)

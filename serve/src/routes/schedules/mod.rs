@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 
 use crate::work::Shared;
 
-/// Reads. Payloads are left out for callers who may not read them.
+/// The routes that read schedules. Callers without the right to read payloads get none.
 pub(super) fn reads() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![
         routes!(list::list_schedules),
@@ -24,7 +24,7 @@ pub(super) fn reads() -> Vec<UtoipaMethodRouter<Shared>> {
     ]
 }
 
-/// Changes. The rights of the library's calls are those of operators, that of a trigger too.
+/// The routes that change schedules. They need the right to operate, also for a trigger.
 pub(super) fn changes() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![
         routes!(apply::apply_schedules),

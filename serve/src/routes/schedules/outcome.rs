@@ -1,4 +1,4 @@
-//! What became of a schedule, and the problem of one that the queue does not have.
+//! The outcome of a change of a schedule, and the problem if the schedule does not exist.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -35,7 +35,8 @@ impl ScheduleOutcome {
     }
 }
 
-/// The problem of a name that the queue has no schedule of: there may be no queue at all.
+/// The problem if the queue has no schedule with this name; it says so if the queue itself does not
+/// exist.
 pub(super) async fn absent(app: &App, queue: &QueueName, name: &ScheduleName) -> Problem {
     match app.existing(queue).await {
         Ok(_) => {

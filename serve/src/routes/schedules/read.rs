@@ -14,9 +14,9 @@ use crate::wire::messages::Payload;
 use crate::wire::schedules::Schedule;
 use crate::work::Shared;
 
-/// How many bytes of a payload are sent unless the caller asks for another number.
+/// The most bytes of a payload that are sent, unless the caller asks for another number.
 const PAYLOAD_BYTES: usize = 64 << 10;
-/// The most that a payload has.
+/// The most bytes that a payload can have.
 const MAX_PAYLOAD_BYTES: usize = 16 << 20;
 
 #[derive(Deserialize, IntoParams)]
@@ -70,7 +70,7 @@ pub(super) async fn read_schedule(
     let Some(info) = schedule.get().await? else {
         return Err(absent(&app, &queue, &name).await);
     };
-    // A long payload takes its share of the memory for bodies.
+    // A long payload needs a share of the body budget.
     let mut memory = app.edge.bodies.none();
     memory.grow(info.payload().len())?;
     let is_withheld = !caller.has(Right::ReadPayload);

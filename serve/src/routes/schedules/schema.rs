@@ -1,4 +1,4 @@
-//! The JSON of a schedule to declare, as the OpenAPI document describes it. `dueq_input` reads it.
+//! The JSON schema of a declared schedule for the OpenAPI document. `dueq_input` parses schedules.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Checks of the bodies of settlements and extensions.
+//! Checks the readers of the bodies of settlements and extensions.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use crate::routes::settlements::settlement::Extension;
 use crate::routes::settlements::settlement::Settlement;
 use crate::routes::settlements::{Lists, MAX_ITEMS, only};
 
-/// The body of settlements: a list within its length, of items with a whole handle or a reason.
+/// The bytes are a body of settlements. The reader accepts at most `MAX_ITEMS` items; each has a
+/// complete handle, or is refused with a reason.
 pub fn http_settlements(bytes: &[u8]) {
     let read = parse_json(bytes)
         .and_then(|lists: Lists<'_>| only("settlements", lists.settlements, lists.extensions));
@@ -25,7 +26,8 @@ pub fn http_settlements(bytes: &[u8]) {
     }
 }
 
-/// The body of extensions: the same, with leases of a day at most.
+/// The bytes are a body of extensions. Each item has a complete handle and a lease of at most a
+/// day, or is refused with a reason.
 pub fn http_extensions(bytes: &[u8]) {
     let read = parse_json(bytes)
         .and_then(|lists: Lists<'_>| only("extensions", lists.extensions, lists.settlements));
@@ -39,7 +41,7 @@ pub fn http_extensions(bytes: &[u8]) {
             Ok(extended) => {
                 let (least, day) = (Duration::from_millis(1), Duration::from_secs(86_400));
                 assert!((least..=day).contains(&extended.lease));
-                // JSON may write the handle with escapes.
+                // JSON may escape characters of the handle.
                 if !item.get().contains('\\') {
                     assert!(item.get().contains(&extended.handle.to_string()));
                 }

@@ -26,14 +26,14 @@ use crate::work::Shared;
 pub(crate) use outcome::Settlements;
 pub(super) use settlement::ACTIONS;
 
-/// How many items a request has at most.
+/// The most items of a request.
 const MAX_ITEMS: usize = 1_000;
 
 pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![routes!(settle_deliveries), routes!(extend_deliveries)]
 }
 
-/// The whole body of a request, which is JSON and not parsed yet.
+/// The complete JSON body of a request, not yet parsed.
 struct Items(Whole);
 
 impl FromRequest<Shared> for Items {
@@ -47,10 +47,10 @@ impl FromRequest<Shared> for Items {
     }
 }
 
-/// The items of a request, not yet read.
+/// The items of a request, not yet parsed.
 type List<'a> = Bounded<&'a RawValue, MAX_ITEMS>;
 
-/// The fields of a request: one of the two lists.
+/// The fields of a request, which has one of the two lists.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Lists<'a> {
@@ -66,7 +66,7 @@ impl Items {
     }
 }
 
-/// The list that a request must have, and not the other one.
+/// The list that the request must have; refuses a request that has the other one.
 fn only<'a>(
     field: &str,
     list: Option<List<'a>>,
@@ -135,7 +135,7 @@ async fn settle_deliveries(
     let reader = Reader::new();
     for item in list {
         match Asked::read(item.get(), may_push, &app.client, &reader).await {
-            // Redis could not be asked for its clock, and nothing has acted yet.
+            // Redis's clock could not be read. No item has been processed yet.
             Err(problem) if problem.code.status().is_server_error() => return Err(problem),
             read => batch.add(read.map(run::Call::Settle)),
         }

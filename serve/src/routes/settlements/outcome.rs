@@ -1,4 +1,4 @@
-//! What became of each delivery.
+//! The outcome of each settled or extended delivery.
 
 use dueq::outcomes::{
     AckPushOutcome, ExtendOutcome, RetryOutcome, SettleOutcome, SnoozeOutcome, ThrottleOutcome,
@@ -99,7 +99,7 @@ impl Outcome {
     }
 }
 
-// An outcome that a later release of the library adds is a defect of these matches.
+// A later release of the library may add an outcome: then a match in this file lacks it.
 
 impl From<SettleOutcome> for Outcome {
     fn from(settled: SettleOutcome) -> Self {
@@ -181,7 +181,7 @@ impl From<ExtendOutcome> for Outcome {
     }
 }
 
-/// Counts the outcomes, and keeps the first failure.
+/// Collects the outcomes, and keeps the first failure.
 #[derive(Default)]
 pub(super) struct Tally {
     settlements: Settlements,
@@ -189,7 +189,7 @@ pub(super) struct Tally {
     is_unknown: bool,
 }
 
-/// What became of an item.
+/// The outcome of one item.
 pub(super) enum Ended {
     Refused(Problem),
     Failed(Problem),
@@ -212,7 +212,7 @@ impl From<Result<Outcome, Error>> for Ended {
 }
 
 impl Tally {
-    /// Adds the next outcome.
+    /// Adds the outcome of the next item.
     pub(super) fn add(&mut self, ended: Ended) {
         let settlements = &mut self.settlements;
         let outcome = match ended {
@@ -238,7 +238,7 @@ impl Tally {
         settlements.results.push(outcome);
     }
 
-    /// The outcomes; or the first failure, with them.
+    /// The outcomes; after a failure, its problem together with the outcomes.
     pub(super) fn finish(self) -> Result<Settlements, Problem> {
         let Self {
             settlements,

@@ -13,7 +13,8 @@ use crate::routes::settlements::outcome::{Ended, Outcome, Settlements, Tally};
 use crate::routes::settlements::settlement::Extended;
 use crate::routes::settlements::settlement::{Asked, Step};
 
-/// How many calls of a request are under way at once. Those of one moment share calls to Redis.
+/// The most items that run concurrently. Items that are sent at about the same time share calls to
+/// Redis.
 const AT_ONCE: usize = 256;
 
 /// One item of a request.
@@ -38,7 +39,8 @@ impl Batch {
         }
     }
 
-    /// Adds the next item. Of two with one handle the second is refused: they would run in any order.
+    /// Adds the next item. If an earlier item has its handle, the item is refused, because the
+    /// order of the two is undefined.
     pub(super) fn add(&mut self, item: Result<Call, Problem>) {
         let item = item.and_then(|call| match self.seen.insert(call.handle().clone()) {
             true => Ok(call),
@@ -50,8 +52,8 @@ impl Batch {
         self.items.push(item);
     }
 
-    /// Runs all items. They go on if the caller disconnects, and keep the memory of the body: their
-    /// texts are about as long.
+    /// Runs all items. They go on if the caller disconnects. Until then they keep the body's share
+    /// of the budget, because their texts are about as long as the body.
     pub(super) async fn run(
         self,
         tasks: &TaskTracker,
@@ -83,7 +85,7 @@ async fn run_all(queue: Queue, items: Vec<Result<Call, Problem>>) -> Vec<Ended> 
         {
             match item {
                 Err(problem) => ended[number] = Some(Ended::Refused(problem)),
-                // The library repeats calls for 10 s: the others would fail too.
+                // The library has already repeated a call for 10 s: further calls would fail too.
                 Ok(_) if is_down => ended[number] = Some(Ended::Failed(not_tried())),
                 Ok(call) => {
                     let delivery = queue.delivery(call.handle().clone());
@@ -97,7 +99,7 @@ async fn run_all(queue: Queue, items: Vec<Result<Call, Problem>>) -> Vec<Ended> 
                 is_down |= matches!(&result, Ended::Failed(problem) if problem.is_retryable());
                 ended[number] = Some(result);
             }
-            // Its place stays empty.
+            // The task panicked: the item has no outcome.
             Some(Err(_)) => {}
         }
     }

@@ -1,4 +1,4 @@
-//! One settlement or extension, as it is written.
+//! Parses one settlement or one extension.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::edge::problem::{Code, Problem};
 use crate::routes::messages::{NewMessage, Reader, unread};
 use crate::routes::timing::Timing;
 
-/// How many messages can follow a delivery.
+/// The most messages that follow a delivery.
 const MAX_PUSHED: usize = 100;
-/// How many characters of a text are in a detail.
+/// The most characters of an item's text that a problem quotes.
 const MAX_DETAIL: usize = 300;
 
-/// The actions: the name of the schema of each, its fields beside `handle` and `action`, and what becomes
-/// of the delivery.
+/// The actions: each with the name of its schema, its fields beside `handle` and `action`, and a
+/// text on what it does to the delivery.
 pub(in crate::routes) const ACTIONS: [(Action, &str, &[&str], &str); 7] = [
     (
         Action::Ack,
@@ -67,7 +67,7 @@ pub(in crate::routes) const ACTIONS: [(Action, &str, &[&str], &str); 7] = [
 ];
 const TIME: [&str; 4] = ["delay", "at", "within", "tz"];
 
-/// What becomes of a delivery.
+/// What a settlement does to its delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::routes) enum Action {
@@ -112,7 +112,7 @@ pub(super) struct Settlement {
     push: Option<Bounded<Box<RawValue>, MAX_PUSHED>>,
 }
 
-/// A settlement whose fields fit its action.
+/// A parsed settlement, whose fields fit its action.
 pub(super) struct Asked {
     pub(super) handle: DeliveryHandle,
     pub(super) step: Step,
@@ -129,7 +129,7 @@ pub(super) enum Step {
 }
 
 impl Asked {
-    /// Reads one item of a list.
+    /// Parses one item of a list.
     pub(super) async fn read(
         text: &str,
         may_push: bool,
@@ -143,7 +143,8 @@ impl Asked {
             Action::Ack => Step::Ack(settlement.follow_ups(may_push, client, reader).await?),
             Action::Retry => {
                 let mut due = settlement.due(client, reader).await?;
-                // A retry takes a delay: the library would ask Redis for its clock for each item.
+                // A retry takes a delay, so an absolute time is converted here: the library would
+                // ask Redis for its clock once for each item.
                 if let Due::AtMs(ms) = due {
                     due = Due::AfterMs(ms.saturating_sub(reader.now_ms(client).await?));
                 }
@@ -163,7 +164,7 @@ impl Asked {
 }
 
 impl Settlement {
-    /// The handle of an item whose fields fit its action.
+    /// Parses an item, and returns its handle. Fails if a field does not fit the action.
     #[cfg(any(test, feature = "harness"))]
     pub(super) fn check(text: &str) -> Result<(String, DeliveryHandle), Problem> {
         let settlement: Self = parse(text)?;
@@ -172,7 +173,7 @@ impl Settlement {
         Ok((settlement.handle, handle))
     }
 
-    /// Refuses a field that would have no effect.
+    /// Refuses a field that its action would ignore.
     fn refuse_idle(&self) -> Result<(), Problem> {
         let given = [
             ("delay", self.delay.is_some()),
@@ -211,7 +212,7 @@ impl Settlement {
         timing.due(client, reader).await
     }
 
-    /// The messages that follow.
+    /// The messages that follow the delivery.
     async fn follow_ups(
         &self,
         may_push: bool,
@@ -238,7 +239,7 @@ pub(super) fn handle_of(text: &str) -> Result<DeliveryHandle, Problem> {
     handle.map_err(|error| wrong(&format!("handle: {error}")))
 }
 
-/// Reads an item of a list.
+/// Parses one item of a list from JSON.
 pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     parse_json(text.as_bytes()).map_err(|problem| wrong(problem.reason().1))
 }
@@ -263,7 +264,7 @@ pub(super) struct Extension {
     lease_ms: u64,
 }
 
-/// An extension whose values are in their ranges.
+/// A parsed extension, whose values are in their ranges.
 pub(super) struct Extended {
     pub(super) handle: DeliveryHandle,
     pub(super) lease: Duration,

@@ -1,5 +1,5 @@
-//! The queues that this server attends for claims: from the first claim of a queue until none came
-//! for some minutes. One node of the library attends all of them.
+//! Keeps this server attending queues for claims: from the first claim of a queue until there was
+//! none for some minutes. One node of the library attends all of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,49 +11,49 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::edge::problem::{Code, Problem};
 
-/// How long a queue is attended after its last claim.
+/// The time after its last claim for which a queue is still attended.
 const IDLE: Duration = Duration::from_secs(300);
-/// How many queues are attended: as many as there are claims at most, so that each finds room.
+/// The most attended queues. It equals the most claims, so that each claim finds room.
 const MAX_QUEUES: usize = 512;
-/// How many queues the node may be leaving on top of them.
+/// The most queues that the node may be leaving, in addition to the attended ones.
 const MAX_LEAVING: usize = 64;
-/// How long the node may take to leave a queue. Then another node takes its place. A claim waits for
-/// twice as long.
+/// The longest time that the node may take to leave a queue. Then a new node replaces it. A claim
+/// waits for twice as long.
 const LEAVE_LIMIT: Duration = Duration::from_secs(5);
 
-/// The attended queues.
+/// The queues that this server attends.
 pub(crate) struct Attended {
     client: Client,
     idle: Duration,
     max_queues: usize,
-    /// How long the node may take to leave a queue.
+    /// The longest time that the node may take to leave a queue.
     leave_limit: Duration,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Begins with the first claim.
+    /// The node; it starts with the first claim.
     node: Option<Pullers>,
     queues: HashMap<Arc<str>, Entry>,
-    /// Whether a task ends the attention to idle queues.
+    /// Whether a task runs that leaves idle queues.
     is_watched: bool,
     is_ended: bool,
 }
 
 struct Entry {
     slot: Arc<Slot>,
-    /// How many claims use the queue.
+    /// The number of claims that use the queue now.
     claims: usize,
     last_claim: Instant,
     is_leaving: bool,
 }
 
-/// The puller of a queue; none before the node attends the queue. Locked while the node begins to,
-/// and while it leaves the queue.
+/// The puller of a queue; `None` before the node attends the queue. Locked while the node starts to
+/// attend the queue, and while it leaves it.
 type Slot = tokio::sync::Mutex<Option<Puller>>;
 
-/// One claim's use of a queue: the node does not leave the queue meanwhile.
+/// Kept by one claim: while it exists, the node does not leave the queue.
 pub(crate) struct Attention {
     attended: Arc<Attended>,
     queue: Arc<str>,
@@ -79,7 +79,7 @@ impl Attended {
         })
     }
 
-    /// Whether the queue was claimed from lately.
+    /// Whether the queue is attended already.
     pub(crate) fn knows(&self, queue: &str) -> bool {
         self.lock().queues.contains_key(queue)
     }
@@ -119,20 +119,20 @@ impl Attended {
         })
     }
 
-    /// Forgets the node if it has ended: the next claim begins another one.
+    /// Drops the node if it has ended, so that the next claim starts a new one.
     pub(crate) fn check_node(&self) {
         self.lock().check_node();
     }
 
-    /// How many handlers no claim of the node has: all of them while no claim is in flight. `None`
-    /// before the first claim.
+    /// The number of the node's handlers that no claim uses; `None` before the first claim. Without
+    /// a claim in flight it is all of them.
     pub(crate) fn free_handlers(&self) -> Option<usize> {
         let state = self.lock();
         let node = state.node.as_ref()?;
         Some(node.health().free_handlers())
     }
 
-    /// Ends the node. No claim runs.
+    /// Ends the node. Must be called when no claim runs.
     pub(crate) async fn end(&self) {
         let node = {
             let mut state = self.lock();
@@ -147,7 +147,7 @@ impl Attended {
         }
     }
 
-    /// The node that runs.
+    /// The running node; starts one if there is none.
     fn node(&self) -> Result<Pullers, Problem> {
         let mut state = self.lock();
         if state.is_ended {
@@ -158,7 +158,8 @@ impl Attended {
         Ok(node.clone())
     }
 
-    /// Leaves a queue that no claim uses. A claim that comes meanwhile attends it again.
+    /// Makes the node leave a queue that no claim uses. A claim that comes meanwhile attends the
+    /// queue again.
     async fn leave(self: Arc<Self>, queue: Arc<str>) {
         let slot = match self.lock().queues.get(&queue) {
             Some(entry) => Arc::clone(&entry.slot),
@@ -191,7 +192,7 @@ impl Attended {
         let mut state = self.lock();
         if let Some(entry) = state.queues.get_mut(&queue) {
             entry.is_leaving = false;
-            // Another node may attend it since: that one leaves it later.
+            // A new node may attend the queue by now: then it leaves the queue later.
             if entry.claims == 0 && Arc::ptr_eq(&entry.slot, &slot) {
                 state.queues.remove(&queue);
             }
@@ -204,7 +205,7 @@ impl Attended {
 }
 
 impl State {
-    /// Forgets the node if it has ended, with its pullers.
+    /// Drops the node, and the pullers that belong to it, if it has ended.
     fn check_node(&mut self) {
         let has_ended = |node: &Pullers| !node.health().is_running();
         if self.node.as_ref().is_some_and(has_ended) {
@@ -212,7 +213,7 @@ impl State {
         }
     }
 
-    /// The next claim begins another node. This one ends when its last claim has ended.
+    /// Drops the node: the next claim starts a new one. The old one ends with its last claim.
     fn forget_node(&mut self) {
         self.node = None;
         for entry in self.queues.values_mut() {
@@ -220,7 +221,7 @@ impl State {
         }
     }
 
-    /// Forgets the node that this slot is of.
+    /// Drops the node to which this slot belongs.
     fn replace(&mut self, slot: &Arc<Slot>) {
         let mut entries = self.queues.values();
         if entries.any(|entry| Arc::ptr_eq(&entry.slot, slot)) {
@@ -228,17 +229,18 @@ impl State {
         }
     }
 
-    /// The unused queue whose last claim is the longest ago.
+    /// The queue whose last claim is the longest ago, among those that no claim uses.
     fn oldest(&mut self) -> Option<Arc<str>> {
         let unused = self.queues.iter_mut();
         let unused = unused.filter(|(_, entry)| entry.claims == 0 && !entry.is_leaving);
         let (queue, entry) = unused.min_by_key(|(_, entry)| entry.last_claim)?;
-        // The next claim of another queue chooses another one.
+        // A concurrent claim of a further queue then picks another queue to leave.
         entry.is_leaving = true;
         Some(Arc::clone(queue))
     }
 
-    /// The unused queues whose last claim is so long ago; and when the next one will be.
+    /// The unused queues whose last claim is at least `idle` ago, and the instant at which the next
+    /// one becomes idle.
     fn idle(&mut self, idle: Duration) -> (Vec<Arc<str>>, Option<Instant>) {
         let now = Instant::now();
         let (mut leaving, mut next) = (Vec::new(), None);
@@ -258,7 +260,7 @@ impl State {
     }
 }
 
-/// Leaves idle queues, until none is attended.
+/// Makes the node leave idle queues, until no queue is attended.
 async fn watch(attended: Weak<Attended>) {
     loop {
         let next = {
@@ -282,7 +284,7 @@ async fn watch(attended: Weak<Attended>) {
 }
 
 impl Attention {
-    /// Another use of the queue.
+    /// Another use of the same queue, for a task of this claim.
     fn another(&self) -> Self {
         if let Some(entry) = self.attended.lock().queues.get_mut(&self.queue) {
             entry.claims += 1;
@@ -293,25 +295,25 @@ impl Attention {
         }
     }
 
-    /// The present slot of the queue: another node has another one.
+    /// The current slot of the queue. A new node has new slots.
     fn slot(&self) -> Arc<Slot> {
         let state = self.attended.lock();
         let entry = state.queues.get(&self.queue);
         entry.map_or_else(Arc::default, |entry| Arc::clone(&entry.slot))
     }
 
-    /// The puller of the queue.
+    /// The puller of the queue. If the node does not attend the queue yet, it begins to.
     pub(crate) async fn puller(&self, queue: &Queue) -> Result<Puller, Problem> {
         if let Ok(slot) = self.slot().try_lock()
             && let Some(puller) = &*slot
         {
             return Ok(puller.clone());
         }
-        // In a task: were it dropped half-way, the node would attend a queue that nobody makes it leave.
+        // In a task: if this future were dropped half-way, the node would attend the queue forever.
         let (own, queue) = (self.another(), queue.clone());
         let attend = tokio::spawn(async move {
             loop {
-                // First the node: if it is a new one, the slot is, too.
+                // Get the node first: if it is a new one, the slot is new too.
                 let (node, slot) = (own.attended.node()?, own.slot());
                 let mut puller = slot.lock().await;
                 if let Some(puller) = &*puller {
@@ -321,7 +323,7 @@ impl Attention {
                     let attended = node.attend(&queue).await?;
                     return Ok(puller.insert(attended).clone());
                 }
-                // The node was replaced meanwhile.
+                // The node was replaced meanwhile: try again.
             }
         });
         match timeout(2 * self.attended.leave_limit, attend).await {

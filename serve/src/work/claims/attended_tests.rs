@@ -1,4 +1,4 @@
-//! Tests of the attention to queues.
+//! Tests how the server attends and leaves queues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::{Claims, MAX_CLAIMS};
 use crate::edge::Gauge;
 
 const LONG: Duration = Duration::from_secs(3_600);
-/// Far longer than anything takes.
+/// Far longer than any awaited event takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -24,7 +24,7 @@ async fn client() -> Result<(Server, Client)> {
     Ok((server, client))
 }
 
-/// A use of the queue.
+/// An attention to the queue, as a claim holds one.
 fn attention(attended: &Arc<Attended>, name: &str) -> Result<Attention> {
     let attention = attended.attention(name);
     Ok(attention.map_err(|error| format!("{error:?}"))?)
@@ -35,7 +35,7 @@ async fn puller(attention: &Attention, client: &Client, name: &str) -> Result<Pu
     Ok(puller.map_err(|error| format!("{error:?}"))?)
 }
 
-/// One claim of the queue, which does not wait.
+/// One claim of the queue, which does not wait for messages.
 async fn claim(attended: &Arc<Attended>, client: &Client, name: &str) -> Result<usize> {
     let attention = attention(attended, name)?;
     let puller = puller(&attention, client, name).await?;
@@ -64,7 +64,7 @@ async fn idle_queue_is_left_and_attended_again() -> Result<()> {
         })
         .await?;
     }
-    // A claim that waits is a use, however long.
+    // While a claim waits, the queue is in use, however long it takes.
     let attention = attention(&attended, "orders")?;
     let puller = puller(&attention, &client, "orders").await?;
     let wait = Duration::from_millis(300);
@@ -77,7 +77,7 @@ async fn idle_queue_is_left_and_attended_again() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn queues_beyond_the_limit_take_the_place_of_idle_ones() -> Result<()> {
+async fn queue_beyond_the_limit_replaces_an_idle_one() -> Result<()> {
     let (_server, client) = client().await?;
     let attended = Attended::with_limits(client.clone(), LONG, 2, LIMIT);
     client.queue("b")?.push("x").delay(LONG).await?;
@@ -87,7 +87,7 @@ async fn queues_beyond_the_limit_take_the_place_of_idle_ones() -> Result<()> {
     until("b is left", async || Ok(!attended.knows("b"))).await?;
     assert!(attended.knows("a") && attended.knows("c"));
     assert!(client.queue("b")?.nodes().await?.is_empty());
-    // It is attended again when it is claimed from.
+    // The next claim makes the server attend the queue again.
     client.queue("b")?.push("x").await?;
     until("a message of b", async || {
         Ok(claim(&attended, &client, "b").await? == 1)
@@ -98,7 +98,7 @@ async fn queues_beyond_the_limit_take_the_place_of_idle_ones() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_during_the_end_of_attention_find_their_queue() -> Result<()> {
+async fn claim_during_the_leave_of_its_queue_gets_messages() -> Result<()> {
     let (_server, client) = client().await?;
     let attended = Attended::with_limits(client.clone(), Duration::from_millis(1), 2, LIMIT);
     let mut claims = tokio::task::JoinSet::new();
@@ -131,11 +131,11 @@ async fn node_that_has_ended_is_replaced() -> Result<()> {
         Ok::<_, Box<dyn std::error::Error>>(puller.shutdown().await?)
     };
     end_node().await?;
-    // A claim that fails makes its handler look at the node.
+    // The handler of a failed claim checks whether the node has ended.
     assert!(claim(&attended, &client, "a").await.is_err());
     attended.check_node();
     assert_eq!(claim(&attended, &client, "a").await?, 0);
-    // So does the first claim of another queue.
+    // The first claim of another queue checks it too.
     end_node().await?;
     for name in ["b", "a"] {
         client.queue(name)?.push("x").await?;
@@ -148,7 +148,7 @@ async fn node_that_has_ended_is_replaced() -> Result<()> {
     Ok(())
 }
 
-/// Sends a signal to the server's process.
+/// Sends a signal to the process of the Redis server.
 fn signal(signal: &str, server: &Server) -> Result<()> {
     let pid = server.pid().to_string();
     let status = std::process::Command::new("kill")
@@ -159,7 +159,7 @@ fn signal(signal: &str, server: &Server) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn node_that_does_not_leave_is_replaced() -> Result<()> {
+async fn node_that_does_not_leave_its_queue_in_time_is_replaced() -> Result<()> {
     let (server, client) = client().await?;
     let (idle, limit) = (Duration::from_millis(50), Duration::from_secs(3));
     let attended = Attended::with_limits(client.clone(), idle, 10, limit);
@@ -167,7 +167,7 @@ async fn node_that_does_not_leave_is_replaced() -> Result<()> {
     let old = puller(&other, &client, "other").await?;
     claim(&attended, &client, "orders").await?;
     signal("-STOP", &server)?;
-    // The leave waits for the server.
+    // Leaving the queue needs an answer of the Redis server, which is stopped.
     until("the node is replaced", async || {
         Ok(!attended.knows("orders"))
     })
@@ -177,7 +177,7 @@ async fn node_that_does_not_leave_is_replaced() -> Result<()> {
     signal("-CONT", &server)?;
     client.queue("orders")?.push("x").await?;
     assert_eq!(new.pull(1, LONG, LIMIT).await?.len(), 1);
-    // The claims of the former node go on, and it ends with the last one.
+    // The claims of the replaced node go on, and it ends with the last of them.
     client.queue("other")?.push("x").await?;
     assert_eq!(old.pull(1, LONG, LIMIT).await?.len(), 1);
     drop((old, other, again));
@@ -197,7 +197,7 @@ async fn queue_of_a_new_node_is_left_when_idle() -> Result<()> {
     let (first, second) = (attention(&attended, "a")?, attention(&attended, "b")?);
     let old = puller(&first, &client, "a").await?;
     old.shutdown().await?;
-    // The new node begins for a use of the queue that is older than the node's end.
+    // The new node starts for an attention that is older than the end of the first node.
     let node = puller(&second, &client, "b").await?.pullers().clone();
     puller(&first, &client, "a").await?;
     drop((first, second));
@@ -212,7 +212,7 @@ async fn queue_of_a_new_node_is_left_when_idle() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn queue_whose_claim_left_early_is_left_when_idle() -> Result<()> {
+async fn queue_of_a_disconnected_claim_is_left_when_idle() -> Result<()> {
     let (_server, client) = client().await?;
     let idle = Duration::from_millis(50);
     let attended = Attended::with_limits(client.clone(), idle, 10, LIMIT);
@@ -221,14 +221,14 @@ async fn queue_whose_claim_left_early_is_left_when_idle() -> Result<()> {
     for round in 0..20 {
         let left = attention(&attended, "orders")?;
         let queue = client.queue("orders")?;
-        // The caller leaves as soon as the claim waits for the node.
+        // The caller disconnects as soon as the claim waits for the node.
         tokio::select! {
             biased;
             _ = left.puller(&queue) => {}
             () = std::future::ready(()) => {}
         }
         drop(left);
-        // The node takes its commands in their order: it attends the first queue by now.
+        // The node handles its commands in order, so by now it attends the first queue.
         let next = format!("next-{round}");
         claim(&attended, &client, &next).await?;
         until("the node leaves", async || {
@@ -243,7 +243,7 @@ async fn queue_whose_claim_left_early_is_left_when_idle() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn claim_after_the_end_begins_no_node() -> Result<()> {
+async fn claim_after_the_end_starts_no_node() -> Result<()> {
     let (_server, client) = client().await?;
     let attended = Attended::with_limits(client.clone(), LONG, 10, LIMIT);
     let late = attention(&attended, "orders")?;
@@ -254,7 +254,7 @@ async fn claim_after_the_end_begins_no_node() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn number_of_claims_is_bounded() -> Result<()> {
+async fn number_of_waiting_claims_is_bounded() -> Result<()> {
     let (_server, client) = client().await?;
     let (claims, gauge) = (Claims::new(client), Gauge::default());
     let all: Vec<_> = (0..MAX_CLAIMS).map(|_| claims.begin(&gauge)).collect();

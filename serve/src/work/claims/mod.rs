@@ -1,5 +1,5 @@
-//! Claims: which queues are attended for them, how many wait at once, and what becomes of a grant
-//! that nobody received.
+//! Claims: which queues are attended for them, how many wait at once, and how grants that no caller
+//! received are released.
 
 mod attended;
 #[cfg(test)]
@@ -22,23 +22,23 @@ pub(crate) use unreceived::{Unreceived, Unsent};
 use crate::edge::problem::{Code, Problem};
 use crate::edge::{Gauge, One};
 
-/// How many claims wait at once.
+/// The most claims that wait at once.
 const MAX_CLAIMS: usize = 512;
-/// How long the end waits for releases, and for the node to leave its queues: the library repeats a
-/// release for 10 s.
+/// How long the stop waits for releases, and for the node to leave its queues: the library repeats
+/// a release for 10 s.
 const END: Duration = Duration::from_secs(12);
 
 /// The claims of this server.
 pub(crate) struct Claims {
     pub(crate) attended: Arc<Attended>,
-    /// Those with one `claim_id`.
+    /// The running claims with a `claim_id`.
     pub(crate) turns: Arc<Turns>,
-    /// Releases and settlements: they go on when their caller disconnects.
+    /// Running releases and settlements. They go on when their caller disconnects.
     pub(crate) tasks: TaskTracker,
     room: Arc<Semaphore>,
 }
 
-/// Room for one claim.
+/// The permit of one claim.
 #[derive(Debug)]
 pub(crate) struct Permit {
     _room: OwnedSemaphorePermit,
@@ -55,7 +55,7 @@ impl Claims {
         }
     }
 
-    /// Refuses a claim if too many wait.
+    /// Takes a permit; refuses the claim if too many claims wait.
     pub(crate) fn begin(&self, waiting: &Gauge) -> Result<Permit, Problem> {
         let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
             let detail = format!("{MAX_CLAIMS} claims wait already; claim again later");
@@ -67,7 +67,8 @@ impl Claims {
         })
     }
 
-    /// Ends when all releases have ended and no queue is attended any more. No request runs.
+    /// Completes when all releases have ended and no queue is attended. Must be called when no
+    /// request runs.
     pub(crate) async fn end(&self) {
         self.tasks.close();
         let ended = async {

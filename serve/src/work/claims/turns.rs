@@ -1,5 +1,6 @@
-//! Claims with one `claim_id` take turns: the second one looks for the grant of the first when that has
-//! ended. At the same time they could be granted messages of two partitions of the queue.
+//! Runs claims with one `claim_id` one after the other: the second returns what the first was
+//! granted. If they ran at the same time, each could be granted messages of another partition of
+//! the queue.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +11,7 @@ use sha2::Sha256;
 
 use crate::edge::auth::Principal;
 
-/// The running claims by their tokens. As many as claims may wait.
+/// The running claims, by their tokens. There are at most as many as claims may wait.
 #[derive(Default)]
 pub(crate) struct Turns(Mutex<HashMap<LeaseToken, Line>>);
 
@@ -20,7 +21,7 @@ struct Line {
     places: usize,
 }
 
-/// One claim's place among those with its token.
+/// The place of one claim in the line of its token.
 pub(crate) struct Place {
     turns: Arc<Turns>,
     token: LeaseToken,
@@ -45,7 +46,8 @@ impl Turns {
 }
 
 impl Place {
-    /// Waits until the claims before this one have ended. Its turn ends with the result.
+    /// Waits until the earlier claims with the token have ended. The turn lasts until the guard is
+    /// dropped.
     pub(crate) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.turn.lock().await
     }
@@ -63,7 +65,7 @@ impl Drop for Place {
     }
 }
 
-/// The token of this caller's claim.
+/// Derives the token of a claim from its caller, queue and `claim_id`.
 pub(crate) fn lease_token(
     key: &[u8; 32],
     caller: &Principal,
@@ -73,7 +75,7 @@ pub(crate) fn lease_token(
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("an HMAC takes a key of any length");
     mac.update(b"dueq claim 1\0");
     for part in [caller.kind(), caller.name(), queue, claim_id] {
-        // With its length, so that no two lists of parts are the same bytes.
+        // The length goes first, so that two different lists of parts never give the same bytes.
         mac.update(&(part.len() as u64).to_be_bytes());
         mac.update(part.as_bytes());
     }
@@ -88,7 +90,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn claims_of_one_token_take_turns_and_leave_nothing() {
+    async fn claims_with_one_token_run_one_after_the_other() {
         let turns = Arc::<Turns>::default();
         let [token, other] = [1, 2].map(|byte| LeaseToken::from_bytes([byte; 16]));
         let [first, second, third] = [token; 3].map(|token| turns.join(token));
@@ -99,7 +101,7 @@ mod tests {
             () = std::future::ready(()) => false,
         };
         assert!(!has_turn);
-        // Another token has its own turns.
+        // A claim with another token does not wait.
         let _ = turns.join(other).turn().await;
         drop((turn, third));
         let _ = second.turn().await;
@@ -119,10 +121,10 @@ mod token_tests {
     }
 
     #[test]
-    fn token_depends_on_each_part_and_on_the_key() {
+    fn claim_token_depends_on_each_part_and_on_the_key() {
         let own = token("ci", Via::Token, "orders", "1");
         assert_eq!(own, token("ci", Via::Token, "orders", "1"));
-        // The session of a token is the same caller.
+        // A caller with a session of the token counts as the same caller.
         assert_eq!(own, token("ci", Via::Session, "orders", "1"));
         for other in [
             token("ci", Via::Proxy, "orders", "1"),

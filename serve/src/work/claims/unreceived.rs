@@ -1,4 +1,4 @@
-//! A grant that nobody has received yet.
+//! Granted deliveries that no caller has received yet.
 
 use dueq::claims::DeliveryHandle;
 use dueq::{Delivery, Queue};
@@ -8,12 +8,12 @@ use tokio_util::task::TaskTracker;
 
 use crate::edge::body::Reserved;
 
-/// Deliveries that nobody has received yet. Dropped, it releases them, which charges no attempt.
+/// Deliveries that no caller has received yet. A drop releases them, which charges no attempt.
 pub(crate) struct Unreceived {
     queue: Queue,
     handles: Vec<DeliveryHandle>,
     tasks: TaskTracker,
-    /// It can be dropped outside of the runtime.
+    /// The runtime for the releases, because the drop can happen outside of it.
     runtime: Handle,
 }
 
@@ -28,7 +28,7 @@ impl Unreceived {
         }
     }
 
-    /// The caller has them, or can repeat the claim: they stay leased.
+    /// The caller has received the deliveries, or can repeat the claim: they stay leased.
     pub(crate) fn received(mut self) {
         self.handles.clear();
     }
@@ -48,7 +48,7 @@ impl Drop for Unreceived {
 async fn release(queue: Queue, handles: Vec<DeliveryHandle>) {
     let mut releases = JoinSet::new();
     for handle in handles {
-        // Each in a task of its own, so that they share calls.
+        // Release each in its own task, so that they share calls.
         let delivery = queue.delivery(handle);
         releases.spawn(async move { delivery.release().await });
     }
@@ -59,15 +59,15 @@ async fn release(queue: Queue, handles: Vec<DeliveryHandle>) {
     }
 }
 
-/// The deliveries of a response that is not sent yet, and the memory of its body. Dropped, it
-/// releases the deliveries.
+/// The deliveries of a response that is not sent yet, and the memory of its body. A drop before
+/// `sent` releases the deliveries.
 pub(crate) struct Unsent {
     pub(crate) deliveries: Option<Unreceived>,
     pub(crate) _memory: Reserved,
 }
 
 impl Unsent {
-    /// The whole response was handed to the system.
+    /// The operating system has taken the whole response: the deliveries stay leased.
     pub(crate) fn sent(self) {
         if let Some(deliveries) = self.deliveries {
             deliveries.received();

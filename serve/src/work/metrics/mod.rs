@@ -8,8 +8,8 @@ use crate::edge::auth::Principal;
 use crate::work::metrics::text::Text;
 use crate::work::poll::Snapshot;
 
-/// All metrics that the caller may see, in Prometheus' text format. `free_handlers`: of the node that
-/// claims for the callers, if there is one.
+/// All metrics that the caller may see, in Prometheus' text format. `free_handlers` belongs to the
+/// node that claims for callers; `None` without a node.
 pub(crate) fn page(
     edge: &Edge,
     free_handlers: Option<usize>,

@@ -1,4 +1,4 @@
-//! `dueq_queue_*`: from the poller's snapshot. A scrape calls Redis for nothing.
+//! The metrics `dueq_queue_*`, from the poller's snapshot. A scrape makes no call of Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use crate::edge::auth::Principal;
 use crate::work::metrics::text::Text;
 use crate::work::poll::{Entry, Snapshot};
 
-/// How many queues have series of their own: the first by name.
+/// The most queues with their own series: the first ones by name.
 const MAX_QUEUES: usize = 1_000;
-/// When Redis has not answered for longer, no queue is read.
+/// If Redis has not answered for longer than this, all queues count as unreadable.
 const SILENCE: Duration = Duration::from_secs(5);
-/// Counts are left out when Redis has not answered for longer, or when the queue has been unreadable
-/// for longer: a number that nobody updates looks like a queue in which nothing happens.
+/// Counts are left out if Redis has not answered for longer than this, or the queue was unreadable
+/// for longer: numbers that do not change look like a queue in which nothing happens.
 const MAX_AGE: Duration = Duration::from_secs(30);
-/// Counts without an error can be older: the poller asks 10,000 queues in 100 s.
+/// Without an error, counts may be older than that: the poller needs 100 s for 10,000 queues.
 const MAX_TURN: Duration = Duration::from_secs(150);
 
 type Read = fn(&QueueStats) -> u64;
 
-/// Milliseconds that are shown as seconds, and other gauges.
+/// The gauges. The flag says whether a value is in milliseconds, and so shown in seconds.
 const GAUGES: [(&str, &str, bool, Read); 6] = [
     (
         "due",
@@ -92,7 +92,7 @@ const COUNTERS: [(&str, &str, Read); 15] = [
     ),
 ];
 
-/// Writes the series of the queues that the caller may use.
+/// Writes the series of all queues that the caller may use.
 pub(super) fn write(text: &mut Text, principal: &Principal, snapshot: &Snapshot) {
     let is_stale = snapshot.age().is_none_or(|age| age > MAX_AGE);
     let allowed = snapshot.after(None);
@@ -113,7 +113,8 @@ pub(super) fn write(text: &mut Text, principal: &Principal, snapshot: &Snapshot)
         .map(|(name, _, stats)| (*name, *stats))
         .collect();
     write_gauges(text, &gauges);
-    // The counts of some partitions are less than those of all: counters would seem to begin again.
+    // Only queues of which all partitions were read: without some partitions a counter would drop,
+    // and look as if it had restarted.
     let whole = read.iter().filter(|(_, entry, _)| entry.error().is_none());
     let whole: Vec<_> = whole.map(|(name, _, stats)| (*name, *stats)).collect();
     write_counters(text, &whole);
@@ -148,7 +149,7 @@ fn is_current(entry: &Entry) -> bool {
     entry.age().is_some_and(|age| age <= most)
 }
 
-/// What an alert needs is there for each queue, whether it can be read or not.
+/// Writes the series that alerts need, for each queue, whether it can be read or not.
 fn write_overdue(text: &mut Text, queues: &[(&Arc<str>, &Entry)], is_silent: bool) {
     let name = "dueq_queue_unread";
     let help = "1 if the queue, or a part of it, cannot be read.";
@@ -219,18 +220,18 @@ mod tests {
     }
 
     #[test]
-    fn series_vanish_when_redis_has_been_away_for_30_s() {
+    fn series_vanish_30_s_after_the_last_answer_of_redis() {
         let ago = |s| Instant::now().checked_sub(Duration::from_secs(s));
         for (answered_s, asked_s, is_away, has_series) in [
             (0, 0, false, true),
             (29, 29, true, true),
             (31, 31, true, false),
-            // Redis answers, and this queue's turn has not come for long.
+            // Redis answers, but the poller has not reached this queue for a long time.
             (0, 149, false, true),
             (0, 151, false, false),
         ] {
             let (Some(answered), Some(asked)) = (ago(answered_s), ago(asked_s)) else {
-                return; // the machine has just started
+                return; // the machine's uptime is too short for this test
             };
             let page = page(&Snapshot::with_queue("orders", answered, asked, is_away));
             let context = format!("{answered_s} {asked_s}: {page}");

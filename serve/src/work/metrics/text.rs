@@ -1,18 +1,18 @@
-//! Prometheus' text format.
+//! Writes Prometheus' text format.
 
 use std::fmt::Write;
 
-/// A page of metrics. The samples of a metric follow its header.
+/// The text of a metrics page. A metric's samples follow its header.
 #[derive(Default)]
 pub(super) struct Text(String);
 
 impl Text {
-    /// Begins a metric; `kind` is `counter` or `gauge`.
+    /// Begins a metric. `kind` is `counter` or `gauge`.
     pub(super) fn metric(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// A sample of the metric.
+    /// Adds a sample to the current metric.
     pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         self.0.push_str(name);
         for (number, (label, value)) in labels.iter().enumerate() {
@@ -34,7 +34,7 @@ impl Text {
         let _ = writeln!(self.0, " {value}");
     }
 
-    /// A gauge without labels.
+    /// Adds a gauge without labels.
     pub(super) fn gauge(&mut self, name: &str, help: &str, value: f64) {
         self.metric(name, "gauge", help);
         self.sample(name, &[], value);
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_escaped_and_whole_numbers_stay_whole() {
+    fn labels_are_escaped_and_integers_have_no_fraction() {
         let mut text = Text::default();
         text.metric("m", "counter", "Help.");
         text.sample("m", &[("queue", "a\"b\\c\nd"), ("x", "")], 1e15);

@@ -1,5 +1,5 @@
-//! The canary of a requeue: its first messages go first, and the others follow if none of them dies
-//! again.
+//! The canary of a requeue: the first messages are requeued alone, and the others follow if none of
+//! the first dies again.
 
 use std::time::{Duration, Instant};
 
@@ -9,53 +9,53 @@ use crate::edge::shown::shown;
 use crate::wire::operations::CanaryProgress;
 use crate::work::operations::steps::Steps;
 
-/// The pauses between two looks at the messages of a canary.
+/// The shortest and the longest pause between two looks at the canary's messages.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Why a canary without messages stops.
+/// The reason if no message of the canary was requeued.
 const NONE: &str = "no message of the canary was requeued: another call changed them, or the call did not reach Redis";
 
-/// The messages of a canary.
+/// The requeued messages of a canary, which are watched.
 pub(super) struct Watched {
     queue: Queue,
     before_ms: u64,
-    /// Those of which nothing is known yet.
+    /// The messages whose fate is not known yet.
     waiting: Vec<Vec<u8>>,
     settled: u64,
     died: u64,
-    /// How many of those that wait have failed since.
+    /// The number of waiting messages that have failed again.
     failed: u64,
-    /// What the last failure of one that died said.
+    /// The error of the last message that died again.
     error: String,
     deadline: Instant,
     pause: Duration,
 }
 
-/// What the look at a canary tells.
+/// The result of a look at the canary's messages.
 pub(super) enum Verdict {
-    /// Look again after this pause.
+    /// No decision yet: look again after this pause.
     Wait(Duration),
     GoOn,
-    /// The reason to stop.
+    /// Stop the requeue, for this reason.
     Stop(String),
 }
 
-/// Where a message of a canary is.
+/// The fate of one message of a canary.
 enum Fate {
     Waits,
     Failed,
     Settled,
     Died(String),
-    /// Another caller was faster, so that it was not requeued.
+    /// Another call changed the message first, so the canary did not requeue it.
     NotRequeued,
 }
 
-/// Requeues the first messages.
+/// Requeues the messages of the canary.
 pub(super) struct Release {
     messages: usize,
-    /// How many the steps with a lost reply may have requeued. They count as requeued: more than the
-    /// canary must not go.
+    /// The most messages that steps with a lost reply may have requeued. They count as requeued, so
+    /// that never more than the canary's number are.
     lost: usize,
     ids: Vec<Vec<u8>>,
 }
@@ -69,8 +69,8 @@ impl Release {
         }
     }
 
-    /// One step. Returns whether all are requeued that shall be. It can be made again after an error:
-    /// then ids of a step with a lost reply are watched too.
+    /// Requeues further messages of the canary. Returns whether all are requeued. May be called
+    /// again after an error: the messages of a step with a lost reply are watched too.
     pub(super) async fn step(&mut self, steps: &mut Steps) -> Result<bool, Error> {
         let left = self.left(steps);
         if left == 0 {
@@ -89,13 +89,14 @@ impl Release {
         }
     }
 
-    /// How many may still be requeued. A step can have counted some, and failed after that.
+    /// The number of messages that may still be requeued. A step may count some messages and then
+    /// fail.
     fn left(&self, steps: &Steps) -> usize {
         let done = usize::try_from(steps.done()).unwrap_or(usize::MAX);
         self.messages.saturating_sub(done.saturating_add(self.lost))
     }
 
-    /// How many were perhaps requeued, and are not counted.
+    /// The number of messages that may have been requeued, but are not counted.
     pub(super) fn lost(&self) -> usize {
         self.lost
     }
@@ -118,7 +119,7 @@ impl Release {
 }
 
 impl Watched {
-    /// Looks at those of which nothing is known. It can be made again after an error.
+    /// Looks at the messages whose fate is unknown. May be called again after an error.
     pub(super) async fn look(&mut self) -> Result<Verdict, Error> {
         let now_ms = self.queue.dues(&[]).await?.now_ms;
         self.failed = 0;
@@ -185,7 +186,7 @@ impl Watched {
     }
 }
 
-/// What became of a message that was dead, and then requeued with its attempts at none.
+/// The fate of a dead message that was requeued with its attempts reset.
 fn fate(stored: Option<StoredMessage>, before_ms: u64, now_ms: u64) -> Fate {
     let Some(stored) = stored else {
         return Fate::Settled;
@@ -194,7 +195,7 @@ fn fate(stored: Option<StoredMessage>, before_ms: u64, now_ms: u64) -> Fate {
         MessageState::Dead if stored.time_ms <= before_ms => Fate::NotRequeued,
         MessageState::Dead => Fate::Died(stored.error),
         _ if stored.failures > 0 || stored.crashes > 0 => Fate::Failed,
-        // Its handler made it due again later. A snooze is no settlement.
+        // The handler called `again`: the message is due later. A snooze does not count as settled.
         MessageState::Scheduled if stored.time_ms > now_ms && stored.snoozes == 0 => Fate::Settled,
         _ => Fate::Waits,
     }

@@ -1,4 +1,4 @@
-//! Cancels of many messages by their ids.
+//! Cancels many messages by their ids.
 
 use std::collections::VecDeque;
 
@@ -34,8 +34,8 @@ impl Cancels {
         self.count
     }
 
-    /// Cancels the next ids: their calls share batches. An id whose call failed is tried again by the
-    /// next step. Within 12 s a repeated cancel answers as the first one did.
+    /// Cancels the next ids; their calls share batches. If a call fails, the next step tries the id
+    /// again: within 12 s a repeated cancel gets the answer of the first.
     pub(super) async fn step(
         &mut self,
         limit: usize,
@@ -89,7 +89,7 @@ fn count_in(progress: &mut Progress, outcome: CancelOutcome) {
     }
 }
 
-/// What a cancel would do now.
+/// The outcome that a cancel would have now.
 async fn would_be(queue: &Queue, id: &[u8], with_dead: bool) -> Result<CancelOutcome, Error> {
     Ok(match queue.get_up_to(id, 0).await? {
         None => CancelOutcome::Absent,

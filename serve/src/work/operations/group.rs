@@ -1,4 +1,4 @@
-//! A requeue of those dead messages that died in the same way.
+//! Requeues the dead messages of one group: those that died with one error.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -11,21 +11,21 @@ use tokio::task::JoinSet;
 use crate::work::operations::plan::{Group, Plan};
 use crate::work::operations::progress::{End, Stepped};
 
-/// How many dead messages a call reads.
+/// The dead messages that one call reads.
 const PAGE: usize = 100;
 
-/// Goes through the dead messages, the oldest first, and requeues those of a group one by one.
+/// Reads the dead messages, the oldest first, and requeues those of a group one by one.
 ///
-/// A message is read once more before its call. If somebody else requeues it between the two, and it
-/// dies again at once, then it is requeued once more.
+/// Each message is read once more before its requeue. If another call requeues it between the two,
+/// and it dies again at once, then this operation requeues it a second time.
 pub(super) struct GroupSteps {
     queue: Queue,
     group: Group,
     before_ms: u64,
     cursor: Option<MessageCursor>,
-    /// Whether no page follows.
+    /// Whether all pages are read.
     is_read: bool,
-    /// Those that are read and not requeued.
+    /// The messages of the group that are read and not requeued yet.
     found: VecDeque<Vec<u8>>,
     done: u64,
 }
@@ -43,7 +43,7 @@ impl GroupSteps {
         }
     }
 
-    /// When the messages died that are requeued.
+    /// The times of death that the operation selects.
     fn died(&self) -> RangeInclusive<u64> {
         self.group.after_ms.unwrap_or(0)..=self.before_ms
     }
@@ -52,7 +52,7 @@ impl GroupSteps {
         self.done
     }
 
-    /// The messages of the next step, as far as they are read. Reads one page if none is.
+    /// The messages of the next step among those already read. Reads one page if there are none.
     pub(super) async fn peek(&mut self, count: usize) -> Result<Vec<Vec<u8>>, Error> {
         if self.found.is_empty() {
             self.read().await?;
@@ -60,8 +60,9 @@ impl GroupSteps {
         Ok(self.found.iter().take(count).cloned().collect())
     }
 
-    /// Requeues messages that are read, or reads a page. A message whose call did not reach Redis is
-    /// in a later step again. One whose reply was lost is not: it may have died again.
+    /// Requeues messages that are already read, or reads a page. If a call did not reach Redis, a
+    /// later step repeats it. If its reply was lost, it is not repeated: the message may have died
+    /// again.
     pub(super) async fn step(&mut self, limit: usize) -> Result<Stepped, Error> {
         if self.found.is_empty() {
             self.read().await?;
@@ -96,7 +97,7 @@ impl GroupSteps {
     }
 
     async fn requeue(&mut self, limit: usize) -> Result<(), Error> {
-        // The calls share batches.
+        // The calls run concurrently, so that they share batches.
         let mut calls = JoinSet::new();
         let (count, died) = (limit.min(self.found.len()), self.died());
         for id in self.found.drain(..count) {
@@ -129,7 +130,8 @@ impl GroupSteps {
     }
 }
 
-/// Requeues a message that is still dead since these times. False if another caller was faster.
+/// Requeues a message that is still dead and died within these times. False if another call was
+/// faster.
 async fn requeue(queue: &Queue, id: &[u8], died: RangeInclusive<u64>) -> Result<bool, Error> {
     let stored = queue.get_up_to(id, 0).await?;
     let is_dead = |stored: &StoredMessage| {

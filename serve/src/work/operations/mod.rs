@@ -1,8 +1,8 @@
-//! Operations on whole queues: they go on after the answer to the call that began them, in steps,
-//! at their pace. Each has a line in the audit log before it begins, and one when it has ended.
+//! Operations on whole queues. An operation goes on after the answer to the call that began it, in
+//! steps, at its pace. The audit log has a line before it begins, and one when it has ended.
 //!
-//! An operation lives in the process that began it. Redis decides what each step does, so two
-//! instances, or a crash and the same call again, do nothing twice.
+//! An operation lives in the process that began it. Redis decides what each step does, so no
+//! message is changed twice if two instances run one, or if it is begun again after a crash.
 
 mod canary;
 mod cancel;
@@ -28,23 +28,23 @@ use crate::edge::audit::{Action, now_ms};
 use crate::edge::problem::{Code, Problem};
 use crate::edge::shown::quoted;
 
-/// How many operations run at once.
+/// The most operations that run at once.
 const MAX_RUNNING: usize = 16;
-/// How many operations that have ended are remembered.
+/// The most ended operations that are remembered.
 const MAX_ENDED: usize = 100;
 
-/// The operations that run, and the last ones that have ended.
+/// The running operations, and the last ones that have ended.
 pub(crate) struct Operations {
     edge: Arc<Edge>,
-    /// The oldest first.
+    /// All operations, the oldest first.
     all: Mutex<VecDeque<Arc<Operation>>>,
     tasks: TaskTracker,
 }
 
-/// What became of the wish for an operation.
+/// The result of a request to begin an operation.
 pub(crate) enum Begun {
     New(Arc<Operation>),
-    /// An equal operation runs already.
+    /// An equal operation is already running.
     Running(Arc<Operation>),
 }
 
@@ -57,7 +57,7 @@ impl Operations {
         }
     }
 
-    /// Begins an operation: its line is in the audit log before its first step.
+    /// Begins an operation. Its audit line is written before its first step.
     pub(crate) async fn begin(
         &self,
         queue: &dueq::Queue,
@@ -77,7 +77,7 @@ impl Operations {
         if let Some(running) = self.reserve(&operation)? {
             return Ok(Begun::Running(running));
         }
-        // The caller of this future does not drop it: see `audit::audited`.
+        // The caller does not drop this future: see `audit::audited`.
         if let Err(error) = self.edge.audit.write(&operation.start_line()).await {
             self.forget(&operation);
             return Err(crate::edge::audit::refusal(&error));
@@ -91,7 +91,7 @@ impl Operations {
         Ok(Begun::New(operation))
     }
 
-    /// Takes a place for the operation, or returns the one that runs already.
+    /// Adds the operation to the list, or returns an equal one that is already running.
     fn reserve(&self, operation: &Arc<Operation>) -> Result<Option<Arc<Operation>>, Problem> {
         let mut all = self.lock();
         let running: Vec<_> = all.iter().filter(|one| one.is_running()).collect();

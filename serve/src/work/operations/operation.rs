@@ -1,4 +1,4 @@
-//! An operation: what it is, how far it is, its lines in the audit log, and how it is sent.
+//! An operation: its plan, its progress, its audit lines, and its JSON.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -15,13 +15,13 @@ pub(crate) struct Operation {
     pub(super) id: String,
     pub(super) queue: String,
     pub(super) plan: Plan,
-    /// The request that asked for it.
+    /// The action of the caller that began it.
     pub(super) action: Action,
     pub(super) started_ms: u64,
     pub(super) progress: Mutex<Progress>,
-    /// Ends it: a caller stops it, or the server stops.
+    /// Cancelled when a caller stops the operation, or the server stops.
     pub(super) stop: CancellationToken,
-    /// Who stopped it.
+    /// The name of the caller who stopped it.
     pub(super) stopped_by: Mutex<Option<String>>,
 }
 
@@ -54,7 +54,7 @@ impl Operation {
         self.update(|progress| progress.state == Phase::Running)
     }
 
-    /// Asks the operation to stop after its step. It has no effect on one that has ended.
+    /// Makes the operation stop after its current step. No effect on an ended operation.
     pub(crate) fn stop(&self, by: &str) {
         let mut stopped_by = self
             .stopped_by
@@ -64,7 +64,7 @@ impl Operation {
         self.stop.cancel();
     }
 
-    /// Completes when the operation shall stop: the reason.
+    /// Completes with a reason when the operation must stop.
     pub(super) async fn stopped(&self) -> String {
         self.stop.cancelled().await;
         let by = self
@@ -77,7 +77,7 @@ impl Operation {
         }
     }
 
-    /// The line of the audit log before the operation.
+    /// The audit line before the operation.
     pub(super) fn start_line(&self) -> Value {
         let plan = &self.plan;
         let mut what = json!({
@@ -112,7 +112,7 @@ impl Operation {
         line
     }
 
-    /// The line of the audit log after the operation: its outcome and counts.
+    /// The audit line after the operation: its outcome and counts.
     pub(super) fn end_line(&self, last: &Progress) -> Value {
         json!({
             "at_ms": now_ms(),
@@ -122,7 +122,7 @@ impl Operation {
         })
     }
 
-    /// The operation as it is sent.
+    /// The operation as JSON.
     pub(crate) fn report(&self, href: String) -> OperationReport {
         let plan = &self.plan;
         let selects = matches!(plan.kind, Kind::Requeue | Kind::Purge);

@@ -1,17 +1,17 @@
-//! How fast an operation goes, and how long it waits for Redis.
+//! The pace of an operation, and how long it waits for Redis.
 
 use std::time::{Duration, Instant};
 
-/// The most messages of a step: 100 occupy Redis for about 1 ms.
+/// The most messages of a step: changing 100 occupies Redis for about 1 ms.
 const MAX_STEP: u64 = 100;
-/// How many steps a second a slow operation makes at least, one message each.
+/// The steps per second of an operation, if its pace gives steps of 1 to `MAX_STEP` messages.
 const STEPS_A_SECOND: u64 = 10;
-/// For how long an operation goes on trying while Redis is away.
+/// How long an operation keeps trying while Redis is unreachable.
 const PATIENCE: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Spreads messages over time: a step is followed by the pause that its messages earn.
+/// Spreads messages over time: the pause after a step is in proportion to its messages.
 pub(super) struct Pace {
     per_second: u64,
     next: Instant,
@@ -25,23 +25,23 @@ impl Pace {
         }
     }
 
-    /// How many messages the next step has at most.
+    /// The most messages of the next step.
     pub(super) fn step(&self) -> usize {
         let step = (self.per_second / STEPS_A_SECOND).clamp(1, MAX_STEP);
         usize::try_from(step).unwrap_or(1)
     }
 
-    /// When the next step may begin, after one that dealt with so many messages. Time that was lost
-    /// is not made up for: a pause of Redis is followed by no burst.
+    /// The instant at which the next step may begin, after a step with this number of messages.
+    /// Lost time is not made up for: no burst follows a pause of Redis.
     pub(super) fn after(&mut self, messages: u64, now: Instant) -> Instant {
         let earned = Duration::from_secs(messages) / u32::try_from(self.per_second).unwrap_or(1);
-        // The time that the step itself took counts.
+        // The duration of the step itself is part of the pause.
         self.next = (self.next + earned).max(now);
         self.next
     }
 }
 
-/// How long an operation waits while Redis does not answer.
+/// Measures how long Redis has not answered an operation.
 #[derive(Default)]
 pub(super) struct Patience {
     since: Option<Instant>,
@@ -49,7 +49,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// A call failed: the pause before the next one, or `None` if there shall be none.
+    /// Called after a failed call: the pause before the next call, or `None` to give up.
     pub(super) fn pause(&mut self, now: Instant) -> Option<Duration> {
         let since = *self.since.get_or_insert(now);
         if now.saturating_duration_since(since) >= PATIENCE {
@@ -60,7 +60,7 @@ impl Patience {
         Some(pause.min(LONGEST_PAUSE))
     }
 
-    /// A call succeeded.
+    /// Called after a successful call: resets the patience.
     pub(super) fn renew(&mut self) {
         *self = Self::default();
     }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pace_is_kept_whatever_the_steps_take() {
+    fn pace_is_kept_while_steps_are_slow() {
         for per_second in [1, 7, 1_000, 100_000] {
             let begin = Instant::now();
             let (mut pace, mut now, mut done) = (Pace::new(per_second, begin), begin, 0);
@@ -79,7 +79,7 @@ mod tests {
                 let messages = pace.step() as u64;
                 assert!((1..=MAX_STEP).contains(&messages));
                 done += messages;
-                // Some steps are slow.
+                // Some of the steps are slow.
                 now += Duration::from_micros(step % 7 * 100);
                 now = now.max(pace.after(messages, now));
                 let seconds = (now - begin).as_secs_f64();
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_time_is_not_made_up_for() {
+    fn no_burst_follows_a_pause_of_redis() {
         let begin = Instant::now();
         let mut pace = Pace::new(10, begin);
         let late = begin + Duration::from_secs(60);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_ends_after_a_minute_of_failures() {
+    fn operation_gives_up_after_a_minute_of_failures() {
         let (mut patience, begin) = (Patience::default(), Instant::now());
         let mut now = begin;
         while let Some(pause) = patience.pause(now) {

@@ -1,4 +1,4 @@
-//! What an operation is asked to do: its fields are checked here, before anything is done.
+//! Parses and checks the request for an operation, before anything is done.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,22 +12,22 @@ use crate::edge::path::read_id;
 use crate::edge::problem::{Code, Problem};
 use crate::wire::operations::Kind;
 
-/// How many ids an operation names at most.
+/// The most ids that an operation may name.
 const MAX_IDS: usize = 10_000;
-/// The most messages of a canary: each is asked for again and again.
+/// The most messages of a canary: each of them is read repeatedly.
 const MAX_CANARY: u64 = 100;
-/// How long a canary may take at most, and without a value.
+/// The longest wait for a canary, and the default.
 const MAX_CANARY_WAIT_MS: u64 = 600_000;
 const CANARY_WAIT_MS: u64 = 60_000;
-/// How many messages a second at most; without a value if the operation changes them, or only
-/// counts or audits them.
+/// The most messages per second; below, the defaults for operations that change messages, and for
+/// those that only count or audit.
 const MAX_PACE: u64 = 100_000;
 const PACE: u64 = 1_000;
 const PACE_OF_READS: u64 = 10_000;
 /// The last millisecond of the year 9999.
 const MAX_MS: u64 = 253_402_300_799_999;
 
-/// How many characters of an error's first line are compared.
+/// The number of characters of an error's first line that are compared.
 const MAX_LINE: usize = 300;
 
 /// The state of the messages that a purge removes.
@@ -77,15 +77,15 @@ pub(crate) struct Request {
     dead: Option<bool>,
 }
 
-/// What an operation does, with all its defaults.
+/// The plan of an operation, with all defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) kind: Kind,
     pub(crate) before_ms: Option<u64>,
-    /// Whether the request gave `before_ms`. Without it, it was the time of the request.
+    /// Whether the request gave `before_ms`. If not, `before_ms` is the time of the request.
     has_before: bool,
     pub(crate) is_dry_run: bool,
-    /// Which dead messages a requeue revives.
+    /// The dead messages that a requeue selects.
     pub(crate) group: Group,
     pub(crate) canary: Option<Canary>,
     pub(crate) pace: u64,
@@ -94,7 +94,7 @@ pub(crate) struct Plan {
     pub(crate) with_dead: bool,
 }
 
-/// Dead messages that died in the same way, or since a time.
+/// Selects dead messages that died in one way, or since a time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Group {
     /// The first line of their error.
@@ -104,12 +104,12 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Whether it is of all dead messages.
+    /// Whether the group selects all dead messages.
     pub(super) fn is_all(&self) -> bool {
         self.error.is_none() && self.crashed.is_none()
     }
 
-    /// Where a list of dead messages begins.
+    /// The cursor at which a list of dead messages begins.
     pub(super) fn begin(&self) -> Option<MessageCursor> {
         self.after_ms.map(MessageCursor::at_ms)
     }
@@ -127,7 +127,8 @@ impl Group {
     }
 }
 
-/// The ids that a cancel names. They go when the operation has ended; what is compared stays.
+/// The ids that a cancel names. An ended operation drops them, and keeps what is needed to compare
+/// requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Named {
     pub(crate) count: usize,
@@ -149,7 +150,7 @@ impl Named {
         }
     }
 
-    /// Takes the ids: the operation has them until it ends.
+    /// Moves the ids out, for the operation.
     pub(super) fn take(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.ids.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -163,7 +164,7 @@ impl PartialEq for Named {
 
 impl Eq for Named {}
 
-/// The first messages of a requeue.
+/// The first messages of a requeue, which are requeued alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Canary {
     pub(crate) messages: usize,
@@ -171,7 +172,7 @@ pub(crate) struct Canary {
 }
 
 impl Plan {
-    /// The plan of a request, at this time of Redis.
+    /// Makes a plan of a request. `now_ms` is the time of Redis.
     pub(crate) fn new(request: Request, now_ms: u64) -> Result<Self, Problem> {
         let kind = request.kind;
         let is_dry_run = request.dry_run.unwrap_or(false);
@@ -256,8 +257,9 @@ impl Plan {
         })
     }
 
-    /// Whether an operation with this plan is what the other request asks for. One without `before_ms`
-    /// asks for that of the running one: its answer may have been lost.
+    /// Whether an operation with this plan is what the request `wish` asks for. A request without
+    /// `before_ms` means the running operation: it may be a repetition, because the answer was
+    /// lost.
     pub(crate) fn is_wished_by(&self, wish: &Self) -> bool {
         let mut wish = wish.clone();
         if !wish.has_before {
@@ -267,12 +269,12 @@ impl Plan {
         wish == *self
     }
 
-    /// Whether it changes nothing.
+    /// Whether the operation changes nothing.
     pub(crate) fn only_reads(&self) -> bool {
         self.is_dry_run || self.kind == Kind::Audit
     }
 
-    /// The state of the messages that a requeue or a purge deals with.
+    /// The state of the messages that a requeue or a purge selects.
     pub(crate) fn selected(&self) -> MessageState {
         self.state.unwrap_or(MessageState::Dead)
     }
@@ -310,13 +312,13 @@ fn invalid(detail: impl Into<String>) -> Problem {
     Problem::new(Code::InvalidInput, detail)
 }
 
-/// The first line of the error, cut.
+/// The first line of the error, truncated.
 pub(crate) fn error_line(error: &str) -> String {
     let line = error.lines().next().unwrap_or_default().trim();
     line.chars().take(MAX_LINE).collect()
 }
 
-/// Whether a dead message died because its leases ran out too often: the error then is that of reap.
+/// Whether a dead message died by crashes: then its error is the text that reap writes.
 pub(crate) fn died_by_crash(crashes: u32, error: &str) -> bool {
     crashes > 0 && error.starts_with("the lease ran out ")
 }

@@ -8,7 +8,7 @@ fn plan(json: &str) -> Result<Plan, String> {
 }
 
 #[test]
-fn defaults_are_safe_and_a_future_time_is_now() {
+fn plan_has_safe_defaults_and_no_future_time_of_death() {
     let requeue = plan(r#"{"kind": "requeue"}"#).expect("a plan");
     assert_eq!((requeue.before_ms, requeue.pace), (Some(NOW_MS), 1_000));
     assert_eq!(
@@ -17,15 +17,15 @@ fn defaults_are_safe_and_a_future_time_is_now() {
     );
     let later = plan(r#"{"kind": "requeue", "before_ms": 253402300799999}"#).expect("a plan");
     assert_eq!(later.before_ms, requeue.before_ms);
-    // Without a time it is the running one, and with another it is not.
+    // A request without a time means the running operation; a request with another time does not.
     let earlier = plan(r#"{"kind": "requeue", "before_ms": 5}"#).expect("a plan");
     assert!(earlier.is_wished_by(&requeue) && !requeue.is_wished_by(&earlier));
     let dry = plan(r#"{"kind": "purge", "state": "ready", "dry_run": true}"#).expect("a plan");
     assert_eq!((dry.before_ms, dry.pace), (Some(NOW_MS), 10_000));
-    // The due time of scheduled messages is in the future.
+    // For scheduled messages `before_ms` is a due time, so it may lie in the future.
     let due = plan(r#"{"kind": "purge", "state": "scheduled", "before_ms": 1900000000000}"#);
     assert_eq!(due.expect("a plan").before_ms, Some(1_900_000_000_000));
-    // A group is not all.
+    // A requeue of a group is not a requeue of all.
     let group = plan(r#"{"kind": "requeue", "error": "", "crashed": false}"#).expect("a plan");
     assert!(!group.group.is_all() && requeue.group.is_all());
     assert!(!group.is_wished_by(&requeue) && !requeue.is_wished_by(&group));
@@ -36,7 +36,7 @@ fn defaults_are_safe_and_a_future_time_is_now() {
 }
 
 #[test]
-fn fields_of_other_kinds_and_ranges_are_refused() {
+fn plan_refuses_foreign_fields_and_wrong_ranges() {
     for (json, reason) in [
         (r#"{}"#, "missing field"),
         (r#"{"kind": "drop"}"#, "unknown variant"),

@@ -1,4 +1,4 @@
-//! What a step of an operation did; the steps of a dry run.
+//! The result of a step of an operation; and the steps of a dry run.
 
 use dueq::inspect::{MessageCursor, MessageEntry};
 use dueq::{MessageState, Queue};
@@ -6,28 +6,28 @@ use dueq::{MessageState, Queue};
 use crate::wire::operations::Progress;
 use crate::work::operations::plan::{Group, Plan};
 
-/// What a step did.
+/// The result of a step.
 pub(super) struct Step {
-    /// How many messages it dealt with: the pace counts them.
+    /// The number of messages that the step processed, for the pace.
     pub(super) messages: u64,
     pub(super) end: Option<End>,
 }
 
-/// Why there is no further step.
+/// Why no further step follows.
 pub(super) enum End {
     Done,
     /// The queue was deleted meanwhile.
     QueueGone,
 }
 
-/// What is known after a step.
+/// The result of a step that changes messages.
 pub(super) struct Stepped {
-    /// How many messages there are in all.
+    /// The total number of messages, if it is known.
     pub(super) of: Option<u64>,
     pub(super) end: Option<End>,
 }
 
-/// Counts the messages in one state whose time is at or before a time.
+/// Counts the messages in one state whose time is not after a given time.
 pub(super) struct Count {
     queue: Queue,
     state: MessageState,
@@ -57,7 +57,7 @@ impl Count {
         update: impl Fn(&mut dyn FnMut(&mut Progress)),
     ) -> Result<Step, dueq::Error> {
         if self.state == MessageState::Scheduled {
-            // Redis counts by due time itself.
+            // For scheduled messages Redis counts by due time in one call.
             let counts = self.queue.dues(&[self.before_ms + 1]).await?.counts;
             let found = counts.first().copied().unwrap_or(0);
             update(&mut |progress| {
@@ -73,7 +73,7 @@ impl Count {
         let page = page.await?;
         let is_early = |message: &&MessageEntry| message.time_ms <= self.before_ms;
         let early: Vec<_> = page.messages.iter().filter(is_early).collect();
-        // Dead messages are in the order of their times, ready ones are not.
+        // Dead messages are listed in the order of their times, ready ones are not.
         let is_past = self.state == MessageState::Dead && early.len() < page.messages.len();
         let found = early.iter().filter(|message| self.group.has(message));
         let found = found.count() as u64;

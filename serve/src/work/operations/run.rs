@@ -1,4 +1,4 @@
-//! Runs an operation to its end, and writes the end to the audit log.
+//! Runs an operation to its end, and writes the audit line about it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,19 +17,20 @@ use crate::work::operations::progress::{End, Step};
 use crate::work::operations::steps::Steps;
 use crate::work::operations::work::Work;
 
-/// How an operation ended.
+/// The outcome of an operation.
 enum Outcome {
     Done,
     Stopped(String),
     Failed(Failure),
 }
 
-/// What ends an operation before its end.
+/// The error is the outcome with which an operation ends early.
 type Ended<T> = Result<T, Outcome>;
 
-/// Runs an operation. The line with its outcome is on the disk before others see that it ended.
+/// Runs an operation. The audit line with its outcome is on the disk before readers see that it
+/// ended.
 pub(super) async fn run(edge: Arc<Edge>, queue: Queue, operation: Arc<Operation>) {
-    // A task of its own, so that a panic is an outcome too.
+    // In its own task, so that a panic gives an outcome too.
     let ran = tokio::spawn(all(queue, Arc::clone(&operation)));
     let outcome = match ran.await {
         Ok(Ok(())) => Outcome::Done,
@@ -63,7 +64,7 @@ pub(super) async fn run(edge: Arc<Edge>, queue: Queue, operation: Arc<Operation>
     operation.update(|progress| *progress = last);
 }
 
-/// All steps of an operation.
+/// Runs all steps of an operation.
 async fn all(queue: Queue, operation: Arc<Operation>) -> Ended<()> {
     let plan = operation.plan();
     let failed = |error: Error| Outcome::Failed(Failure::of(&Problem::from(error)));
@@ -128,7 +129,7 @@ impl Operation {
         }
         self.answered(&mut patience);
         if steps.done() == 0 && self.update(|progress| progress.unknown) == 0 {
-            return Ok(()); // nothing is dead
+            return Ok(()); // there are no dead messages
         }
         let before_ms = self.plan().before_ms.unwrap_or(0);
         let mut watched = release.watched(queue, before_ms, canary.wait_ms);
@@ -147,7 +148,8 @@ impl Operation {
         }
     }
 
-    /// A call failed. If Redis may answer later, waits for it, and says so meanwhile.
+    /// Called after a failed call. If Redis may answer later, waits, and shows in the progress that
+    /// it waits.
     async fn wait_for_redis(
         &self,
         patience: &mut Patience,
@@ -175,13 +177,13 @@ impl Operation {
         self.until(Instant::now() + pause).await
     }
 
-    /// Redis answers.
+    /// Called after an answer of Redis: the operation no longer waits for it.
     fn answered(&self, patience: &mut Patience) {
         patience.renew();
         self.update(|progress| progress.waiting = None);
     }
 
-    /// Waits until this time, or until the operation shall stop.
+    /// Waits until this instant; ends early if the operation must stop.
     async fn until(&self, at: Instant) -> Ended<()> {
         let pause = at.saturating_duration_since(Instant::now());
         tokio::select! {

@@ -6,16 +6,16 @@ use dueq::admin::{BulkEnd, BulkSteps};
 use crate::work::operations::group::GroupSteps;
 use crate::work::operations::progress::{End, Stepped};
 
-/// Makes the steps, and counts what they did.
+/// Runs the steps, and counts the changed messages.
 pub(super) enum Steps {
-    /// A script selects the messages and changes them, in one call.
+    /// One script call per step selects and changes the messages.
     All(BulkSteps),
-    /// The server selects, and there is a call for each message.
+    /// This server selects the messages, and makes a call for each.
     Group(GroupSteps),
 }
 
 impl Steps {
-    /// How many messages are done.
+    /// The number of changed messages.
     pub(super) fn done(&self) -> u64 {
         match self {
             Self::All(steps) => steps.done(),
@@ -23,7 +23,8 @@ impl Steps {
         }
     }
 
-    /// The first messages of the next step. A step of at most `count` right after it changes no others.
+    /// The first messages of the next step. If a step of at most `count` follows at once, it
+    /// changes no other messages.
     pub(super) async fn peek(&mut self, count: usize) -> Result<Vec<Vec<u8>>, Error> {
         match self {
             Self::All(steps) => steps.peek(count).await,
@@ -31,7 +32,7 @@ impl Steps {
         }
     }
 
-    /// The next step, of at most `limit` messages.
+    /// Runs the next step, with at most `limit` messages.
     pub(super) async fn step(&mut self, limit: usize) -> Result<Stepped, Error> {
         match self {
             Self::All(steps) => {

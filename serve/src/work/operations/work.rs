@@ -1,4 +1,4 @@
-//! The steps of each kind of operation.
+//! Runs the steps of each kind of operation.
 
 use dueq::admin::AuditSteps;
 use dueq::{MessageState, Queue};
@@ -11,7 +11,7 @@ use crate::work::operations::plan::Plan;
 use crate::work::operations::progress::{Count, End, Step};
 use crate::work::operations::steps::Steps;
 
-/// What an operation goes through, step by step.
+/// The kinds of operations, with the state of their steps.
 pub(super) enum Work {
     Bulk(Steps),
     Audit(AuditSteps),
@@ -44,10 +44,10 @@ impl Work {
         })
     }
 
-    /// Counts what there is, before the first step.
+    /// Counts the messages before the first step; `None` if the total is not known.
     pub(super) async fn estimate(&self, queue: &Queue) -> Result<Option<u64>, dueq::Error> {
         Ok(match self {
-            Self::Bulk(_) => None, // the steps say it
+            Self::Bulk(_) => None, // the steps report the total
             Self::Cancel(cancels) => Some(cancels.count()),
             Self::Count(count) if count.state() == MessageState::Scheduled => None,
             Self::Count(count) => {
@@ -57,7 +57,7 @@ impl Work {
                     _ => stats.ready,
                 })
             }
-            // Each message is looked at in its state, and with its payload.
+            // The audit looks at each message twice: in its state, and at its payload.
             Self::Audit(_) => {
                 let stats = queue.stats().await?;
                 Some(2 * (stats.scheduled + stats.ready + stats.leased + stats.dead))
@@ -65,7 +65,7 @@ impl Work {
         })
     }
 
-    /// The next step, of at most about `limit` messages. It can be made again after an error.
+    /// Runs the next step, with about `limit` messages at most. May be called again after an error.
     pub(super) async fn step(
         &mut self,
         limit: usize,
@@ -75,12 +75,12 @@ impl Work {
             Self::Bulk(steps) => {
                 let before = steps.done();
                 let stepped = steps.step(limit).await;
-                // Also of a step that failed after its call.
+                // Also after a step that failed after one of its calls.
                 update(&mut |progress| progress.done = steps.done());
                 let stepped = stepped?;
                 update(&mut |progress| progress.of = stepped.of.or(progress.of));
                 Ok(Step {
-                    // A step that only reads counts as one.
+                    // A step that only reads counts as one message.
                     messages: (steps.done() - before).max(1),
                     end: stepped.end,
                 })
@@ -102,7 +102,7 @@ impl Work {
         }
     }
 
-    /// Whether a lost reply can have hidden what the step did.
+    /// Whether a lost reply may hide changes that a step made.
     pub(super) fn can_lose_count(&self) -> bool {
         matches!(self, Self::Bulk(_))
     }

@@ -1,4 +1,4 @@
-//! What lists show of a queue beside its counts: when messages are due, what happened lately, workers.
+//! What lists show of a queue in addition to its counts: due times, recent events, workers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,18 +8,18 @@ use dueq::{Client, Error};
 
 use crate::work::poll::parts::Part;
 
-/// How old a value may be that is shown: the task reads it again after a fourth of that.
+/// The greatest age of a value that is shown. The task reads a value again after a quarter of that.
 const MAX_AGE: Duration = Duration::from_secs(60);
-/// The greatest age of the values of a day.
+/// The greatest age of values about a day.
 const MAX_AGE_OF_DAY: Duration = Duration::from_secs(300);
 
-/// How many bars show the next hour: one for each 5 minutes.
+/// The number of bars for the next hour: one for each 5 minutes.
 const BARS: usize = 12;
 
-/// The time of a bar of the next hour.
+/// The length of time that one bar covers.
 const BAR_MS: u64 = 300_000;
 
-/// What a call has read, with the time of Redis if it tells it.
+/// The result of a call, with Redis's time if the call returns it.
 pub(super) enum Value {
     Due(Due, u64),
     Lately(Lately, u64),
@@ -28,7 +28,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// The time of Redis at the call.
+    /// Redis's time at the call.
     pub(super) fn now_ms(&self) -> Option<u64> {
         match self {
             Self::Due(_, ms) | Self::Lately(_, ms) | Self::Day(_, ms) => Some(*ms),
@@ -37,7 +37,7 @@ impl Value {
     }
 }
 
-/// What is known of a queue.
+/// The known details of a queue.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
     pub(crate) due: Option<Aged<Due>>,
@@ -46,26 +46,26 @@ pub(crate) struct Known {
     pub(crate) nodes: Option<Aged<Vec<NodeInfo>>>,
 }
 
-/// A value and when it was read.
+/// A value, and the instant at which it was read.
 pub(crate) type Aged<T> = (Arc<T>, Instant);
 
-/// How many messages fall due in each 5 minutes of the next hour.
+/// The number of messages that fall due in each 5 minutes of the next hour.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Due(pub(crate) [u64; BARS]);
 
-/// What happened lately.
+/// The recent events of a queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Lately {
-    /// The lateness in the last full minute and the present one.
+    /// Percentiles of the lateness in the current minute and the one before.
     pub(crate) p50_us: Option<u64>,
     pub(crate) p99_us: Option<u64>,
-    /// Messages pushed in the last hour.
+    /// The number of messages pushed in the last hour.
     pub(crate) pushed: u64,
-    /// Messages that ended in it.
+    /// The number of messages that ended in the last hour.
     pub(crate) ended: u64,
 }
 
-/// What happened in 24 hours.
+/// The events of the last 24 hours.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Day {
     pub(crate) cancelled: u64,
@@ -73,7 +73,7 @@ pub(crate) struct Day {
 }
 
 impl Known {
-    /// What is known and not too old.
+    /// The details without those that are too old.
     pub(super) fn fresh(&self, now: Instant) -> Self {
         fn kept<T>(value: &Option<Aged<T>>, now: Instant, max: Duration) -> Option<Aged<T>> {
             let fresh = value.as_ref().filter(|(_, at)| now < *at + max);
@@ -96,7 +96,7 @@ impl Known {
     }
 }
 
-/// Reads a part of a queue; `now_ms` is the time that Redis is expected to have.
+/// Reads a part of a queue's details. `now_ms` is the estimated time of Redis.
 pub(super) async fn read(
     client: &Client,
     name: &str,
@@ -110,7 +110,7 @@ pub(super) async fn read(
                 .map(|bar| now_ms.saturating_add(bar * BAR_MS))
                 .collect();
             let dues = whole(queue.dues_reached(&times).await?)?;
-            // The first count is of the messages that are due now: no bar shows them.
+            // The first count is of messages that are already due: no bar shows them.
             let mut bars = dues.counts.iter().copied().skip(1);
             let bars = std::array::from_fn(|_| bars.next().unwrap_or_default());
             Value::Due(Due(bars), dues.now_ms)
@@ -134,14 +134,14 @@ pub(super) async fn read(
     })
 }
 
-/// The value, if every partition was read. A value that lacks some would pass for the whole.
+/// The value, if every partition was read. Without some partitions it would look complete.
 fn whole<T>(reached: PartialRead<T>) -> Result<T, Error> {
     let first = reached.unread.into_iter().next();
     first.map_or(Ok(reached.value), |unread| Err(unread.error))
 }
 
-/// How many messages left the queue or died, at least. What expired has died, and counts as dead too,
-/// or was dropped.
+/// The least number of messages that left the queue or died. An expired message has died, and then
+/// counts as dead too, or was dropped.
 pub(crate) fn ended(acked: u64, cancelled: u64, died: u64, expired: u64) -> u64 {
     acked
         .saturating_add(cancelled)

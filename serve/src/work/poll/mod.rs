@@ -1,7 +1,9 @@
-//! The poller: it finds queues, asks for their counts, and reads what lists show beside them, once for
-//! all viewers, so that a hundred viewers cost Redis as much as one. It pauses a minute after the last request.
+//! The poller finds queues, reads their counts, and reads further details for lists. It does so
+//! once for all viewers, so that a hundred viewers cost Redis as much as one. It pauses one minute
+//! after the last request.
 //!
-//! It calls the library, and knows no caller: a route shows its caller no queue but theirs.
+//! It calls the library, and knows no callers: each route shows its caller only the queues that the
+//! caller may use.
 
 mod details;
 mod parts;
@@ -28,17 +30,17 @@ use crate::edge::auth::NamePattern;
 use crate::work::poll::parts::MAX_RATE;
 use crate::work::poll::state::Shared;
 
-/// How long a request waits for the first counts after a pause.
+/// The longest wait of a request for the first counts after a pause.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The poller. Its task ends with its last clone.
+/// A handle of the poller. The task ends with the last clone.
 #[derive(Clone)]
 pub(crate) struct Poller(Arc<Owner>);
 
 struct Owner {
     shared: Arc<Shared>,
     client: Client,
-    /// The task: it begins with the first look, and again after a panic or the end of its runtime.
+    /// The task. It starts with the first look, and again after a panic or the end of its runtime.
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -51,16 +53,15 @@ impl Poller {
         }))
     }
 
-    /// Somebody looks at these queues: they are asked each second for some time. Without names,
-    /// the poller only stays awake, and asks each queue every 2 s or more.
+    /// A viewer looks at these queues: the poller then asks them each second for some time. Without
+    /// names it only stays awake, and asks each queue every 2 s, or less often if there are many.
     pub(crate) fn look<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
         self.0.shared.look(names);
         self.wake();
     }
 
-    /// What is known of these queues beside their counts. Parts that are old are read again in the
-    /// background. The answer waits at most `patience` for parts that were never read, if they are at
-    /// most [`MAX_RATE`].
+    /// The known details of these queues. Old details are read again in the background. If at most
+    /// [`MAX_RATE`] details were never read, waits for them for at most `patience`.
     pub(crate) async fn details(
         &self,
         view: View,
@@ -78,23 +79,23 @@ impl Poller {
         shared.fresh(names)
     }
 
-    /// The snapshot as it is.
+    /// The current snapshot.
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.0.shared.snapshot.borrow())
     }
 
-    /// Each later snapshot.
+    /// Receives each later snapshot.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Arc<Snapshot>> {
         self.0.shared.snapshot.subscribe()
     }
 
-    /// Looks at all queues, and returns the snapshot. If the poller wakes from a pause, it waits up to
+    /// Looks at all queues, and returns the snapshot. If the poller wakes from a pause, waits up to
     /// 2 s until every queue was asked.
     pub(crate) async fn looked(&self) -> Arc<Snapshot> {
         self.looked_within(PATIENCE).await
     }
 
-    /// Like [`Self::looked`], with another patience than 2 s.
+    /// Like [`Self::looked`], but waits at most `patience` instead of 2 s.
     pub(crate) async fn looked_within(&self, patience: Duration) -> Arc<Snapshot> {
         let mut snapshots = self.subscribe();
         self.look([]);
@@ -127,11 +128,11 @@ impl Drop for Owner {
 mod tests {
     use super::*;
 
-    /// Far longer than anything takes that is awaited.
+    /// Far longer than any awaited event takes.
     const LIMIT: Duration = Duration::from_secs(60);
 
     #[tokio::test]
-    async fn what_is_looked_at_is_read_and_the_task_ends_with_its_owner() {
+    async fn poller_reads_viewed_queues_and_its_task_ends_with_it() {
         let redis = dueq_testkit::Server::start(&[]).expect("a Redis");
         let client = Client::connect(&redis.url()).await.expect("a client");
         let queue = client.queue("orders").expect("a queue");
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_waits_for_more_than_can_be_read_at_once() {
+    async fn details_call_does_not_wait_for_too_many_reads() {
         let redis = dueq_testkit::Server::start(&[]).expect("a Redis");
         let client = Client::connect(&redis.url()).await.expect("a client");
         let poller = Poller::new(client, &[]);

@@ -1,31 +1,30 @@
-//! What lists of queues show beside the counts, of which queue it is read next, and when: a part of the
-//! plan.
+//! Plans which details of which queue are read next, and when.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// At most so many calls begin within a second.
+/// The most calls that begin within a second.
 pub(super) const MAX_RATE: usize = 50;
 const SECOND: Duration = Duration::from_secs(1);
-/// At most so many calls run at once.
+/// The most calls that run at once.
 const MAX_RUNNING: usize = 8;
-/// How many queues are kept at most.
+/// The most queues whose details are kept.
 const MAX_QUEUES: usize = 1_000;
-/// For how long a look counts.
+/// How long a look has an effect: until then the details are read again and again.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// A page with a list of queues.
+/// A page that lists queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum View {
     Queues,
     Workers,
 }
 
-/// What one call reads.
+/// The details that one call reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// How many messages fall due in the next hour.
+    /// The number of messages that fall due in the next hour.
     Due,
     /// The minutes of the last hour.
     Lately,
@@ -45,7 +44,7 @@ impl View {
 }
 
 impl Part {
-    /// The time between two calls.
+    /// The time between two reads of this part.
     fn period(self) -> Duration {
         match self {
             Self::Day => Duration::from_secs(60),
@@ -54,21 +53,21 @@ impl Part {
     }
 }
 
-/// The parts of all queues that somebody looks at.
+/// The parts of all queues that viewers look at.
 #[derive(Default)]
 pub(super) struct Parts {
     queues: HashMap<Arc<str>, Queue>,
-    /// When the last calls began.
+    /// The begin of each call within the last second.
     began: VecDeque<Instant>,
     running: usize,
-    /// Looks so far: what is new is asked for in their order.
+    /// The number of looks so far: parts that were never read are read in the order of the looks.
     looks: u64,
 }
 
 #[derive(Default)]
 struct Queue {
     looked: [Option<Instant>; 2],
-    /// The number of the first look.
+    /// The number of the first look at this queue.
     number: u64,
     asked: [Asked; 4],
 }
@@ -80,7 +79,7 @@ struct Asked {
     is_answered: bool,
 }
 
-/// A part of a queue: when it is due, by number of the queue.
+/// A part of a queue: the instant at which it is due, and the number of the queue's first look.
 type Most<'a> = (Option<Instant>, u64, &'a Arc<str>, Part);
 
 impl Queue {
@@ -90,7 +89,7 @@ impl Queue {
 }
 
 impl Parts {
-    /// Somebody looks at this queue. The queue that gives way to it, if one does.
+    /// A viewer looks at this queue. Returns the queue that was dropped to make room, if one was.
     pub(super) fn look(&mut self, view: View, name: &str, now: Instant) -> Option<Arc<str>> {
         if let Some(queue) = self.queues.get_mut(name) {
             queue.looked[view as usize] = Some(now);
@@ -117,7 +116,7 @@ impl Parts {
         dropped
     }
 
-    /// How many parts of this queue were never answered.
+    /// The number of parts of this queue that were never read.
     pub(super) fn unanswered(&self, view: View, name: &str) -> usize {
         let queue = self.queues.get(name);
         queue.map_or(0, |queue| {
@@ -127,7 +126,8 @@ impl Parts {
         })
     }
 
-    /// The part to read now, whose call begins by that; or when to ask again, if time alone decides.
+    /// The part to read now; it then counts as begun. Otherwise the instant to ask again, or `None`
+    /// if a call must end first.
     pub(super) fn next(&mut self, now: Instant) -> Result<(Arc<str>, Part), Option<Instant>> {
         while self.began.front().is_some_and(|at| *at + SECOND <= now) {
             self.began.pop_front();
@@ -154,7 +154,8 @@ impl Parts {
         Ok((name, part))
     }
 
-    /// The part that waits for the longest time: new ones in the order of the looks, then the others.
+    /// The part that has waited longest: first new parts in the order of the looks, then the
+    /// others.
     fn most_due(&self, now: Instant) -> Option<Most<'_>> {
         let mut found: Option<Most<'_>> = None;
         for (name, queue) in &self.queues {
@@ -178,7 +179,7 @@ impl Parts {
         found
     }
 
-    /// The call has ended. Whether the queue is still kept.
+    /// The call has ended. Returns whether the queue is still kept.
     pub(super) fn ended(&mut self, name: &str, part: Part) -> bool {
         self.running = self.running.saturating_sub(1);
         let Some(queue) = self.queues.get_mut(name) else {
@@ -189,7 +190,7 @@ impl Parts {
         true
     }
 
-    /// No call runs any more: their task has ended.
+    /// Forgets all running calls: their task has ended.
     pub(super) fn restart(&mut self) {
         self.running = 0;
         for queue in self.queues.values_mut() {
@@ -199,7 +200,7 @@ impl Parts {
         }
     }
 
-    /// Asks for this part again at once.
+    /// Makes this part due at once.
     pub(super) fn again(&mut self, name: &str, part: Part) {
         if let Some(queue) = self.queues.get_mut(name) {
             queue.asked[part as usize].began = None;
@@ -211,7 +212,8 @@ impl Parts {
 mod tests {
     use super::*;
 
-    /// Reads for some time with calls that end at once. When each call began, of what.
+    /// Runs the plan for some time; each call ends at once. Returns when each call began, its queue
+    /// and its part.
     fn run(parts: &mut Parts, from: Instant, time: Duration) -> Vec<(Instant, Arc<str>, Part)> {
         let (mut now, mut calls) = (from, Vec::new());
         loop {
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_paced_with_many_queues() {
+    fn number_of_calls_per_second_is_bounded() {
         let (mut parts, start) = (Parts::default(), Instant::now());
         for number in 0..10_000 {
             parts.look(View::Queues, &format!("q{number}"), start);
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_is_read_once_a_period_and_nothing_after_the_look() {
+    fn viewed_parts_are_read_once_a_period_until_the_look_ends() {
         let (mut parts, start) = (Parts::default(), Instant::now());
         parts.look(View::Queues, "a", start);
         parts.look(View::Workers, "b", start);
@@ -263,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_do_not_end_are_bounded() {
+    fn number_of_running_calls_is_bounded() {
         let (mut parts, start) = (Parts::default(), Instant::now());
         for number in 0..100 {
             parts.look(View::Workers, &format!("q{number}"), start);
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_that_nobody_looked_at_for_longest_gives_way() {
+    fn queue_with_the_oldest_look_makes_room() {
         let (mut parts, start) = (Parts::default(), Instant::now());
         for number in 0..1_000 {
             let at = start + Duration::from_millis(number);

@@ -1,4 +1,4 @@
-//! Which call the poller makes next, and when: decisions without I/O and without a clock.
+//! Decides which call the poller makes next, and when: without I/O and without a clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,33 +6,35 @@ use std::time::{Duration, Instant};
 
 use crate::work::poll::parts::{Part, Parts};
 
-/// How often a queue is asked that somebody looks at.
+/// How often a watched queue is asked for its counts.
 const WATCHED_PERIOD: Duration = Duration::from_secs(1);
-/// How often another queue is asked, unless there are too many.
+/// How often other queues are asked, unless there are too many.
 const PERIOD: Duration = Duration::from_secs(2);
-/// Between two questions: at most 100 a second, for all queues together.
+/// The least time between two questions: at most 100 a second, for all queues together.
 const ASK_PAUSE: Duration = Duration::from_millis(10);
-/// How many questions are under way at once.
+/// The most questions in flight.
 const MAX_ASKED: usize = 8;
-/// Of four questions in a row, watched queues get three at most, so that the others have a turn.
+/// Of four questions in a row, at most three go to watched queues, so that other queues are asked
+/// too.
 const WATCHED_IN_A_ROW: u32 = 3;
-/// For how long a look at a queue counts.
+/// How long a queue is watched after a viewer looked at it.
 const LOOK_LASTS: Duration = Duration::from_secs(10);
-/// For how long the poller goes on after the last look at anything.
+/// How long the poller goes on after the last look of a viewer.
 const AWAKE: Duration = Duration::from_secs(60);
-/// Between two steps of a scan, but for a quick one.
+/// The pause between two steps of a scan, unless the scan is quick.
 const SCAN_PAUSE: Duration = Duration::from_millis(250);
-/// From the end of a scan to the next one.
+/// The pause between two scans.
 const PASS_PAUSE: Duration = Duration::from_secs(5);
 /// The pause after a failure of Redis; it doubles with each further one.
 const MIN_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
-/// After so many failures in a row all of Redis is taken to be away, and not only some of its servers.
+/// After this number of failures in a row, all of Redis counts as unreachable, not only some of its
+/// servers.
 const AWAY_FAILURES: u32 = 3;
-/// How many queues are polled.
+/// The most queues that are polled.
 pub(super) const MAX_QUEUES: usize = 10_000;
 
-/// What to do next.
+/// The next step of the poller.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Ask this queue for its counts.
@@ -41,13 +43,13 @@ pub(super) enum Step {
     Read(Arc<str>, Part),
     /// Make the next step of the scan.
     Scan,
-    /// Do nothing until then.
+    /// Do nothing until this instant.
     Wait(Instant),
-    /// Do nothing until an answer comes or somebody looks.
+    /// Do nothing until an answer arrives or a viewer looks.
     Idle,
 }
 
-/// How a question ended.
+/// The result of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The queue has counts, or an error of its own.
@@ -58,20 +60,20 @@ pub(super) enum Answer {
     Failed,
 }
 
-/// A queue of the plan.
+/// The state of one queue in the plan.
 #[derive(Debug, Default)]
 struct Turn {
-    /// When it is due; `None` while its question is under way.
+    /// When the queue is asked next; `None` while a question to it is in flight.
     due: Option<Instant>,
     asked: Option<Instant>,
     looked: Option<Instant>,
-    /// Whether it is in the set of watched queues.
+    /// Whether the queue is in the set of watched queues.
     is_watched: bool,
 }
 
-/// The plan.
+/// The plan of the poller.
 pub(super) struct Plan {
-    /// Whether queues are found by scans.
+    /// Whether scans find the queues. If not, their names were given.
     scans: bool,
     turns: BTreeMap<Arc<str>, Turn>,
     watched: BTreeSet<(Instant, Arc<str>)>,
@@ -81,30 +83,31 @@ pub(super) struct Plan {
     next_ask: Instant,
     next_scan: Instant,
     is_scanning: bool,
-    /// Whether a scan has begun and not ended.
+    /// Whether a scan is in progress.
     is_in_scan: bool,
-    /// Whether the scan makes no pauses: somebody waits for it, or creations may have been missed.
+    /// Whether the scan makes no pauses: a viewer waits for it, or notices of new queues may have
+    /// been missed.
     is_quick: bool,
-    /// Whether creations may have been missed since this scan began.
+    /// Whether notices of new queues may have been missed since this scan began.
     has_missed: bool,
-    /// Before all times at which queues are due.
+    /// An instant before all due times of queues.
     begun: Instant,
-    /// When somebody looked at anything last.
+    /// The last look of any viewer.
     looked: Option<Instant>,
-    /// Since when it has not paused.
+    /// The instant at which the poller last woke from a pause.
     awake_since: Option<Instant>,
-    /// Queues that were not asked since then, once all are known.
+    /// The queues that were not asked since `awake_since`; `None` until all names are known.
     unasked: Option<BTreeSet<Arc<str>>>,
-    /// Failures since the last answer.
+    /// The number of failures since the last answer.
     failures: u32,
     resume: Instant,
     is_cut: bool,
-    /// What is read beside the counts.
+    /// The plan of the details that are read in addition to the counts.
     pub(super) parts: Parts,
 }
 
 impl Plan {
-    /// A plan for the queues with these names, or without names for those that scans find.
+    /// A plan for the queues with these names; with `None` for those that scans find.
     pub(super) fn new(names: Option<Vec<String>>, now: Instant) -> Self {
         let mut plan = Self {
             scans: names.is_none(),
@@ -132,7 +135,7 @@ impl Plan {
         plan
     }
 
-    /// No call runs any more: their task has ended.
+    /// Forgets all running calls: their task has ended.
     pub(super) fn restart(&mut self, now: Instant) {
         (self.asked, self.is_scanning, self.is_in_scan) = (0, false, false);
         let asked = self.turns.iter().filter(|(_, turn)| turn.due.is_none());
@@ -148,13 +151,13 @@ impl Plan {
         self.is_cut
     }
 
-    /// Whether somebody who looks now should wait: since the last pause not every queue was asked,
-    /// and Redis answers.
+    /// Whether a viewer who looks now should wait: Redis answers, but not every queue was asked
+    /// since the last pause.
     pub(super) fn is_catching_up(&self) -> bool {
         self.failures == 0 && self.unasked.as_ref().is_none_or(|names| !names.is_empty())
     }
 
-    /// Somebody looks: at these queues, or at all of them without names.
+    /// A viewer looks at these queues; without names, at all queues.
     pub(super) fn look<'a>(&mut self, names: impl IntoIterator<Item = &'a str>, now: Instant) {
         if self.is_asleep(now) {
             self.awake_since = Some(now);
@@ -167,7 +170,7 @@ impl Plan {
         for name in names {
             self.add([name], now, now);
             let Some((name, turn)) = self.turns.get_key_value(name) else {
-                continue; // there are too many
+                continue; // there are too many queues
             };
             let (name, due, asked) = (Arc::clone(name), turn.due, turn.asked);
             self.unqueue(&name);
@@ -180,13 +183,13 @@ impl Plan {
         }
     }
 
-    /// What to do now.
+    /// The step to do now.
     pub(super) fn next(&mut self, now: Instant) -> Step {
         if self.is_asleep(now) {
             return Step::Idle;
         }
         let mut wake = self.looked.map_or(now, |looked| looked + AWAKE);
-        // One master of a cluster may be away: the parts that the others have are read.
+        // One master of a cluster may be unreachable: parts on the other masters are still read.
         if self.failures < AWAY_FAILURES {
             match self.parts.next(now) {
                 Ok((name, part)) => return Step::Read(name, part),
@@ -203,7 +206,7 @@ impl Plan {
         if self.scans && !self.is_scanning {
             wake = wake.min(self.next_scan);
         }
-        // While Redis is away, one question finds out whether it is back.
+        // While Redis is unreachable, only one question at a time tests whether it is back.
         let most = if self.failures > 0 { 1 } else { MAX_ASKED };
         if self.asked < most {
             if self.next_ask <= now
@@ -221,7 +224,7 @@ impl Plan {
         Step::Wait(wake)
     }
 
-    /// A step of the scan found these names. `is_last`: it was the last step.
+    /// A step of the scan has found these names. `is_last`: the scan has ended.
     pub(super) fn scanned(&mut self, names: Vec<String>, is_last: bool, now: Instant) {
         self.answered();
         (self.is_scanning, self.is_in_scan) = (false, !is_last);
@@ -248,15 +251,15 @@ impl Plan {
         self.add([name], self.begun, now);
     }
 
-    /// Creations may have been missed.
+    /// Notices of new queues may have been missed.
     pub(super) fn missed(&mut self, now: Instant) {
         (self.is_quick, self.has_missed, self.next_scan) = (true, self.is_in_scan, now);
     }
 
-    /// A step of the scan failed.
+    /// A step of the scan has failed.
     pub(super) fn scan_failed(&mut self, now: Instant) {
         (self.is_scanning, self.is_in_scan) = (false, false);
-        // Later than the next question: queues of a cluster's other masters can be asked.
+        // Later than the next question: other masters of a cluster can still be asked.
         self.next_scan = now + MAX_BACKOFF;
         self.failed(now);
     }
@@ -275,10 +278,10 @@ impl Plan {
         let Some(turn) = self.turns.get(name) else {
             return;
         };
-        // A name that was given is asked again: the queue may be created.
+        // A queue whose name was given is asked again: it may be created later.
         if answer == Answer::Absent && self.scans {
             self.turns.remove(name);
-            self.is_cut = false; // until a scan finds too many again
+            self.is_cut = false; // until a scan finds too many queues again
             return;
         }
         let begun = turn.asked.unwrap_or(now);
@@ -301,7 +304,7 @@ impl Plan {
         self.resume = self.resume.max(now + doubled.min(MAX_BACKOFF));
     }
 
-    /// Adds the names that are new, to be asked when they are due.
+    /// Adds the new names, to be asked at their due times.
     fn add(
         &mut self,
         names: impl IntoIterator<Item = impl AsRef<str> + Into<Arc<str>>>,
@@ -322,7 +325,7 @@ impl Plan {
         }
     }
 
-    /// Sets when a queue is due.
+    /// Sets when a queue is asked next.
     fn queue(&mut self, name: &Arc<str>, due: Instant, now: Instant) {
         let Some(turn) = self.turns.get_mut(name) else {
             return;
@@ -351,7 +354,7 @@ impl Plan {
         }
     }
 
-    /// The queue to ask now.
+    /// The queue to ask now, if one is due.
     fn most_due(&self, now: Instant) -> Option<Arc<str>> {
         let due = |set: &BTreeSet<(Instant, Arc<str>)>| {
             let (due, name) = set.first()?;

@@ -1,4 +1,4 @@
-//! Tests of the plan, with a clock by hand and a Redis that answers at once.
+//! Tests the plan with a manual clock, and with a Redis that answers at once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use crate::work::poll::parts::View;
 use crate::work::poll::plan::{Answer, MAX_QUEUES, Plan, Step};
 
-/// A plan that is carried out.
+/// Carries out a plan.
 struct Run {
     plan: Plan,
     now: Instant,
     asked: HashMap<Arc<str>, u32>,
     scans: u32,
-    /// How many parts were read.
+    /// The number of parts that were read.
     read: u32,
-    /// What each step of a scan finds; the scan ends after the last one.
+    /// The names that each step of a scan finds; the scan ends after the last step.
     keys: Vec<Vec<String>>,
     at: usize,
     is_away: bool,
@@ -41,7 +41,7 @@ impl Run {
         self.plan.look(names.iter().copied(), self.now);
     }
 
-    /// Lets this time pass, and counts only what happens in it.
+    /// Lets this time pass, and counts only the events within it.
     fn pass(&mut self, time: Duration) {
         (self.asked, self.scans, self.read) = (HashMap::new(), 0, 0);
         let end = self.now + time;
@@ -98,7 +98,7 @@ fn names(count: usize) -> Vec<String> {
 }
 
 #[test]
-fn nothing_is_asked_until_somebody_looks() {
+fn no_queue_is_asked_until_a_viewer_looks() {
     let mut run = Run::new(Some(&["a", "b"]), Vec::new());
     run.pass(100 * SECOND);
     assert_eq!(run.all(), 0);
@@ -125,7 +125,7 @@ fn poller_pauses_a_minute_after_the_last_look() {
 }
 
 #[test]
-fn all_queues_together_are_asked_100_times_a_second() {
+fn poller_asks_at_most_100_questions_a_second() {
     let mut run = Run::new(None, vec![names(1_000)]);
     run.look(&[]);
     run.pass(20 * SECOND);
@@ -140,7 +140,7 @@ fn all_queues_together_are_asked_100_times_a_second() {
 }
 
 #[test]
-fn watched_queue_is_asked_each_second_among_many() {
+fn watched_queue_is_asked_each_second() {
     let mut run = Run::new(None, vec![names(1_000)]);
     run.look(&[]);
     run.pass(20 * SECOND);
@@ -156,7 +156,7 @@ fn watched_queue_is_asked_each_second_among_many() {
 }
 
 #[test]
-fn look_counts_for_ten_seconds() {
+fn queue_is_watched_for_ten_seconds_after_a_look() {
     let mut run = Run::new(Some(&["a", "b"]), Vec::new());
     run.look(&["a"]);
     run.pass(10 * SECOND);
@@ -166,7 +166,7 @@ fn look_counts_for_ten_seconds() {
 }
 
 #[test]
-fn many_watched_queues_leave_turns_to_the_others() {
+fn unwatched_queues_are_asked_beside_many_watched_ones() {
     let mut run = Run::new(None, vec![names(1_000)]);
     let all = names(500);
     let watched: Vec<_> = all.iter().map(String::as_str).collect();
@@ -179,7 +179,7 @@ fn many_watched_queues_leave_turns_to_the_others() {
 }
 
 #[test]
-fn scan_is_paced_and_found_queues_stay_until_absent() {
+fn found_queue_is_polled_until_it_is_absent() {
     let mut keys: Vec<_> = (0..100).map(|_| Vec::new()).collect();
     keys[50] = vec!["late".to_owned(), "absent-1".to_owned()];
     let mut run = Run::new(None, keys);
@@ -202,7 +202,7 @@ fn created_queue_is_asked_before_all_others() {
 }
 
 #[test]
-fn missed_creations_begin_a_whole_scan_without_pauses() {
+fn missed_notices_start_a_whole_scan_without_pauses() {
     let mut run = Run::new(None, (0..100).map(|_| Vec::new()).collect());
     run.look(&[]);
     run.pass(SECOND);
@@ -211,7 +211,7 @@ fn missed_creations_begin_a_whole_scan_without_pauses() {
     run.pass(SECOND);
     assert_eq!(run.scans, 101);
     run.pass(10 * SECOND);
-    // Missed during a scan: its rest may have them, and its beginning not.
+    // The notice was missed during a scan: only the rest of that scan can find the queue.
     assert!(run.at > 0 && run.at < 100);
     let rest = 101 - run.at as u32;
     run.plan.missed(run.now);
@@ -220,7 +220,7 @@ fn missed_creations_begin_a_whole_scan_without_pauses() {
 }
 
 #[test]
-fn away_redis_is_asked_ever_more_rarely_and_nobody_waits() {
+fn unreachable_redis_is_asked_with_back_off() {
     let mut run = Run::new(None, vec![names(100)]);
     run.is_away = true;
     run.look(&[]);
@@ -246,7 +246,7 @@ fn number_of_polled_queues_is_bounded() {
 }
 
 #[test]
-fn parts_are_read_beside_the_counts_while_redis_answers() {
+fn parts_and_counts_are_read_while_redis_answers() {
     let mut run = Run::new(None, vec![names(1_000)]);
     run.look(&[]);
     for name in names(500) {
@@ -261,13 +261,13 @@ fn parts_are_read_beside_the_counts_while_redis_answers() {
     run.is_away = false;
     run.pass(10 * SECOND);
     assert!(run.read > 300, "{}", run.read);
-    // Nothing is read during a pause.
+    // During a pause no part is read.
     run.pass(60 * SECOND);
     run.pass(10 * SECOND);
     assert_eq!((run.all(), run.read), (0, 0));
 }
 
-/// One master of a cluster is away: the details of the other queues are read as before.
+/// If one master of a cluster is away, the details of the other queues are still read.
 #[test]
 fn parts_are_read_while_some_queues_cannot_be_asked() {
     let mut run = Run::new(Some(&["lost"]), Vec::new());
@@ -279,7 +279,7 @@ fn parts_are_read_while_some_queues_cannot_be_asked() {
 }
 
 #[test]
-fn calls_that_a_dead_task_began_are_made_again() {
+fn calls_of_a_dead_task_are_repeated() {
     let mut run = Run::new(Some(&["a"]), Vec::new());
     run.look(&[]);
     run.plan.parts.look(View::Workers, "a", run.now);

@@ -1,4 +1,4 @@
-//! The task of the poller: makes the calls that the plan names.
+//! The task of the poller: it makes the calls that the plan decides.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,18 +15,19 @@ use crate::work::poll::parts::Part;
 use crate::work::poll::plan::Step;
 use crate::work::poll::state::{Failed, PATIENCE, Shared};
 
-/// A scan between two steps, and when it began.
+/// A scan between two of its steps, and the instant at which it began.
 type Scan = (QueueScan, Instant);
 
-/// The end of a call.
+/// The result of a call that has ended.
 enum Done {
     Asked(Arc<str>, Result<Box<PartialRead<QueueStats>>, Error>),
     Scanned(Scan, Result<Option<Vec<String>>, Failed>),
-    /// `None`: it failed. With the time of Redis that the call expected.
+    /// The result of reading a part; `None` if it failed. The number is Redis's time that the call
+    /// assumed.
     Read(Arc<str>, Part, Option<Value>, u64),
 }
 
-/// Polls until it is aborted.
+/// Polls until the task is aborted.
 pub(super) async fn run(shared: Arc<Shared>, client: Client) {
     let is_given = {
         let mut state = shared.state();
@@ -78,7 +79,7 @@ async fn poll(shared: &Shared, client: &Client) {
             () = shared.woken.notified() => {}
             Some(done) = calls.join_next() => match done {
                 Ok(done) => scan = shared.done(done).or(scan),
-                // The next look starts the poller again.
+                // The poller is restarted by the next look.
                 Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
                 Err(_) => {}
             },
@@ -108,7 +109,7 @@ async fn step_of((mut scan, begun): Scan) -> Done {
 }
 
 impl Shared {
-    /// Takes the answer. Returns the scan, if it goes on.
+    /// Handles the result of a call. Returns the scan if it goes on.
     fn done(&self, done: Done) -> Option<Scan> {
         let (mut state, now) = (self.state(), Instant::now());
         match done {
@@ -133,7 +134,8 @@ impl Shared {
     }
 }
 
-/// The patterns to listen for: all queues, if the library takes one of them for too costly.
+/// The patterns of queues whose creation to listen for. If the library finds one too costly,
+/// listens for all queues.
 fn patterns_of(client: &Client, patterns: &[NamePattern]) -> Vec<dueq::QueuePattern> {
     let made = patterns.iter().map(|of| client.pattern(of.text()));
     let made: Result<Vec<_>, _> = made.collect();

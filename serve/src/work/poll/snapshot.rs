@@ -1,4 +1,4 @@
-//! What the poller knows: every list, stream and scrape reads it, and nothing of it changes.
+//! The immutable result of the poller, which every list, stream and scrape reads.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,26 +10,26 @@ use dueq::QueueStats;
 use crate::edge::problem::{Code, Problem};
 use crate::wire::queues::{Counts, Listed};
 
-/// How old the knowledge of all names may be when no scan takes long.
+/// The greatest age of a complete list of names, if scans are short.
 const WHOLE_FOR: Duration = Duration::from_secs(300);
 
-/// The queues as of the last answers of Redis.
+/// The queues and their counts, by the latest answers of Redis.
 #[derive(Clone, Default)]
 pub(crate) struct Snapshot {
     pub(super) queues: BTreeMap<Arc<str>, Arc<Entry>>,
-    /// When Redis answered last.
+    /// The instant of Redis's last answer.
     pub(super) answered: Option<Instant>,
-    /// When the last scan began that has found all names.
+    /// The begin of the last scan that found all names.
     pub(super) scanned: Option<Instant>,
-    /// How long that scan took.
+    /// The duration of that scan.
     pub(super) scan_took: Duration,
-    /// Whether the names were given.
+    /// Whether the names were given, so that no scans are needed.
     pub(super) is_given: bool,
     /// Whether there are more queues than are polled.
     pub(super) is_cut: bool,
-    /// Whether somebody who looks should wait for a later snapshot.
+    /// Whether a viewer should wait for a later snapshot.
     pub(super) is_catching_up: bool,
-    /// Why Redis does not answer now.
+    /// Why Redis does not answer now; `None` if it does.
     pub(super) failure: Option<Arc<str>>,
 }
 
@@ -40,22 +40,22 @@ pub(crate) struct Entry {
     gap: Option<Gap>,
 }
 
-/// The queue, or a part of it, cannot be read.
+/// Why a queue, or a part of it, cannot be read, and since when.
 #[derive(Clone)]
 struct Gap {
     why: Arc<str>,
     since: Instant,
-    /// How long the oldest due message had waited before.
+    /// For how long the oldest due message had waited at the last complete answer.
     overdue_ms: u64,
 }
 
 impl Entry {
-    /// The counts of the last answer, of the parts that could be read; `None` before the first one.
+    /// The latest counts, of all partitions that could be read; `None` before the first answer.
     pub(crate) fn stats(&self) -> Option<&QueueStats> {
         self.counts.as_ref().map(|(stats, _)| &**stats)
     }
 
-    /// How old the counts are.
+    /// The age of the counts.
     pub(crate) fn age(&self) -> Option<Duration> {
         self.counts.as_ref().map(|(_, at)| at.elapsed())
     }
@@ -65,8 +65,8 @@ impl Entry {
         self.gap.as_ref().map(|gap| &*gap.why)
     }
 
-    /// How long the oldest due message has waited. Grows while a part of the queue cannot be read:
-    /// nobody may have claimed what is due there.
+    /// For how long the oldest due message has waited. The time grows while a part of the queue
+    /// cannot be read, because messages that are due there may still be unclaimed.
     pub(crate) fn overdue_ms(&self) -> Option<u64> {
         let read = self.stats().map(|stats| stats.overdue_ms);
         read.max(self.gap.as_ref().map(|gap| {
@@ -75,12 +75,12 @@ impl Entry {
         }))
     }
 
-    /// Whether both say the same, whatever their age.
+    /// Whether both entries have the same content, whatever their age.
     pub(crate) fn says(&self, other: &Self) -> bool {
         self.stats() == other.stats() && self.error() == other.error()
     }
 
-    /// The queue as lists and events send it.
+    /// The JSON of the queue for lists and events.
     pub(crate) fn listed(&self, name: &str) -> Listed {
         Listed {
             queue: name.to_owned(),
@@ -100,7 +100,7 @@ impl Entry {
         }
     }
 
-    /// The entry after an answer that lacks counts, or has none.
+    /// The entry after an answer without counts, or with those of only some partitions.
     pub(super) fn unread(&self, stats: Option<QueueStats>, why: &str, at: Instant) -> Self {
         let read = stats.map(|stats| (Arc::new(stats), at));
         let before = || self.stats().map_or(0, |stats| stats.overdue_ms);
@@ -120,19 +120,19 @@ impl Snapshot {
         self.queues.get(name)
     }
 
-    /// The queues in the order of their names: all, or those after this name.
+    /// The queues in the order of their names; with `name`, only those after it.
     pub(crate) fn after(&self, name: Option<&str>) -> impl Iterator<Item = (&Arc<str>, &Entry)> {
         let from = name.map_or(Bound::Unbounded, Bound::Excluded);
         let range = self.queues.range::<str, _>((from, Bound::Unbounded));
         range.map(|(name, entry)| (name, &**entry))
     }
 
-    /// How long ago Redis answered; `None` if it never did.
+    /// The time since Redis's last answer; `None` if it never answered.
     pub(crate) fn age(&self) -> Option<Duration> {
         self.answered.map(|at| at.elapsed())
     }
 
-    /// [`Snapshot::age`], or the problem that Redis has never answered.
+    /// [`Snapshot::age`] in milliseconds; a problem if Redis has never answered.
     pub(crate) fn known_age_ms(&self) -> Result<u64, Problem> {
         match (self.age(), self.failure()) {
             (Some(age), _) => Ok(ms(age)),
@@ -144,26 +144,27 @@ impl Snapshot {
         }
     }
 
-    /// Whether the poller has woken, and has not asked every queue yet.
+    /// Whether the poller has woken from a pause and not asked every queue yet.
     pub(crate) fn is_catching_up(&self) -> bool {
         self.is_catching_up
     }
 
-    /// How old the knowledge of all names is. `None` before the first scan has ended, and if the names
-    /// were given.
+    /// The age of the list of names. `None` before the first scan has ended, and if the names were
+    /// given.
     pub(crate) fn names_age_ms(&self) -> Option<u64> {
         self.scanned.map(|begun| ms(begun.elapsed()))
     }
 
-    /// Whether all queues are known that there were not long ago.
+    /// Whether the list of names is complete, apart from queues created recently.
     pub(crate) fn is_whole(&self) -> bool {
-        // A scan with pauses of a server with many keys takes longer, and the next one as long again.
+        // With many keys a scan takes long, because it makes pauses, and the next one takes as long
+        // again.
         let limit = WHOLE_FOR + 2 * self.scan_took;
         let is_scanned = self.scanned.is_some_and(|begun| begun.elapsed() <= limit);
         (self.is_given || is_scanned) && !self.is_cut
     }
 
-    /// Why Redis does not answer now.
+    /// Why Redis does not answer now; `None` if it does.
     pub(crate) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
@@ -175,7 +176,7 @@ fn ms(time: Duration) -> u64 {
 
 #[cfg(test)]
 impl Snapshot {
-    /// A snapshot with one queue, for tests of its readers.
+    /// A snapshot with one queue, for tests.
     pub(crate) fn with_queue(name: &str, answered: Instant, asked: Instant, is_away: bool) -> Self {
         let entry = Arc::new(Entry::known(QueueStats::default(), asked));
         Self {

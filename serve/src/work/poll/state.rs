@@ -1,4 +1,4 @@
-//! What the poller knows and plans. Requests and its task share it.
+//! The state of the poller. Requests and the poller's task share it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,37 +17,38 @@ use crate::work::poll::parts::{Part, View};
 use crate::work::poll::plan::{Answer, Plan};
 use crate::work::poll::snapshot::{Entry, Snapshot};
 
-/// How long a step of a scan, or the read of a part, may take. A call of the library is patient for
-/// longer.
+/// The longest time for a step of a scan, or for the read of a part. The library's own call would
+/// go on for longer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// How long no question may have been answered until Redis is away, and not only some of its servers.
+/// If no question was answered for this time, all of Redis counts as unreachable, not only some of
+/// its servers.
 const AWAY: Duration = Duration::from_secs(3);
-/// Between two snapshots while answers come.
+/// The least time between two snapshots while answers arrive.
 const PUBLISH_PAUSE: Duration = Duration::from_millis(200);
-/// By how much the clock of Redis may differ from the expected one.
+/// The most by which Redis's clock may differ from its estimate.
 const MAX_SKEW_MS: u64 = 5_000;
 
-/// What requests and the task share.
+/// The state that requests and the task share.
 pub(super) struct Shared {
-    /// The patterns of the served queues; none for all.
+    /// The patterns of the served queues; empty for all.
     pub(super) patterns: Vec<NamePattern>,
     state: Mutex<State>,
-    /// Somebody looked, or a queue was created: the task may have work.
+    /// Notified after a look or a creation of a queue: the task may have work.
     pub(super) woken: Notify,
     pub(super) snapshot: watch::Sender<Arc<Snapshot>>,
-    /// Grows with each answer that is not about counts.
+    /// Incremented with each answer about details, not about counts.
     pub(super) answers: watch::Sender<u64>,
 }
 
 pub(super) struct State {
     pub(super) plan: Plan,
-    /// The snapshot that is published next.
+    /// The next snapshot to publish.
     pub(super) next: Snapshot,
     is_changed: bool,
     published: Instant,
-    /// What is known beside the counts.
+    /// The known details of queues.
     known: HashMap<Arc<str>, Known>,
-    /// The clock of Redis at some instant.
+    /// An instant, and Redis's clock at that instant.
     clock: Option<(Instant, u64)>,
 }
 
@@ -65,7 +66,7 @@ impl Failed {
         }
     }
 
-    /// Whether Redis is away, and not only the queue unreadable.
+    /// Whether Redis is unreachable. False if only the queue cannot be read.
     fn is_of_server(&self) -> bool {
         match self {
             Self::Redis(error) => error.is_retryable(),
@@ -102,14 +103,14 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody looks at the counts of these queues; without names, of all.
+    /// A viewer looks at the counts of these queues; without names, of all queues.
     pub(super) fn look<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
         let mut state = self.state();
         state.plan.look(names, Instant::now());
         self.wait_if_catching_up(&state);
     }
 
-    /// Somebody looks at a list of these queues.
+    /// A viewer looks at a list with the details of these queues.
     pub(super) fn look_at(&self, view: View, names: &[&str]) {
         let mut state = self.state();
         let now = Instant::now();
@@ -122,7 +123,7 @@ impl Shared {
         self.wait_if_catching_up(&state);
     }
 
-    /// After a pause the snapshot is old: who looks waits for a later one.
+    /// Marks the snapshot after a pause as old, so that a viewer waits for a later one.
     fn wait_if_catching_up(&self, state: &State) {
         if state.plan.is_catching_up() {
             self.snapshot.send_if_modified(|snapshot| {
@@ -135,14 +136,14 @@ impl Shared {
         }
     }
 
-    /// How many parts of these queues have no answer yet.
+    /// The number of these queues' parts that were never read.
     pub(super) fn unanswered(&self, view: View, names: &[&str]) -> usize {
         let state = self.state();
         let unanswered = |name: &&str| state.plan.parts.unanswered(view, name);
         names.iter().map(unanswered).sum()
     }
 
-    /// What is known beside the counts, and not too old.
+    /// The known details that are not too old.
     pub(super) fn fresh(&self, names: &[&str]) -> HashMap<Arc<str>, Known> {
         let state = self.state();
         let known = names
@@ -168,7 +169,7 @@ impl Shared {
         self.woken.notify_one();
     }
 
-    /// Publishes what has changed, not too often; at once if that ends somebody's wait.
+    /// Publishes changes: with a least interval, or at once if that ends the wait of a viewer.
     pub(super) fn publish(&self) {
         let mut state = self.state();
         let is_catching_up = state.plan.is_catching_up();
@@ -184,12 +185,12 @@ impl Shared {
 }
 
 impl State {
-    /// When there is something to publish.
+    /// When the next snapshot is to be published; `None` if nothing has changed.
     pub(super) fn publish_at(&self) -> Option<Instant> {
         self.is_changed.then(|| self.published + PUBLISH_PAUSE)
     }
 
-    /// The time that Redis has, or this machine if no call has told it.
+    /// The estimated time of Redis; the local time if no call has returned Redis's.
     pub(super) fn now_ms(&self, now: Instant) -> u64 {
         let Some((at, ms)) = self.clock else {
             return audit::now_ms();
@@ -198,7 +199,8 @@ impl State {
         ms.saturating_add(passed)
     }
 
-    /// The read of a part has ended. `None`: it failed, and the last value stays until it is too old.
+    /// The read of a part has ended. `None`: it failed, and the last value is kept until it is too
+    /// old.
     pub(super) fn read(
         &mut self,
         name: Arc<str>,
@@ -214,7 +216,7 @@ impl State {
         if let Some(ms) = value.now_ms() {
             self.clock = Some((now, ms));
             if part == Part::Due && expected_ms.abs_diff(ms) > MAX_SKEW_MS {
-                // The bars begin at a wrong time.
+                // The estimate was wrong, so the bars begin at a wrong time: read again.
                 self.plan.parts.again(&name, part);
             }
         }
@@ -223,7 +225,8 @@ impl State {
         }
     }
 
-    /// A step of the scan that began then has found these names, or nothing more.
+    /// A step of the scan that began at `begun` has found these names; `None` if the scan has
+    /// ended.
     pub(super) fn scanned(&mut self, names: Option<Vec<String>>, begun: Instant, now: Instant) {
         let is_last = names.is_none();
         self.plan.scanned(names.unwrap_or_default(), is_last, now);
@@ -234,7 +237,7 @@ impl State {
         self.answered(now);
     }
 
-    /// A server of a cluster may be gone: a new scan asks which ones there are.
+    /// A server of a cluster may be gone: a new scan asks which servers there are.
     pub(super) fn scan_failed(&mut self, failed: &Failed, now: Instant) {
         self.plan.scan_failed(now);
         self.failed(failed);
@@ -298,7 +301,7 @@ impl State {
     }
 }
 
-/// The names of the served queues, if the patterns are names only.
+/// The names of the served queues, if no pattern has wildcards.
 fn listed(patterns: &[NamePattern]) -> Option<Vec<String>> {
     let names = patterns.iter().map(|pattern| pattern.name());
     let names: Option<Vec<_>> = names.map(|name| name.map(str::to_owned)).collect();

@@ -1,4 +1,4 @@
-//! The audit log.
+//! The audit log of calls.
 
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -7,7 +7,7 @@ use crate::instance::Instance;
 use crate::{assert_has, assert_refused};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn action_has_a_line_before_and_a_line_after() -> Result<()> {
+async fn action_has_an_audit_line_before_and_one_after() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     instance.queue("orders").await?;
     let answer = instance
@@ -43,7 +43,7 @@ async fn action_has_a_line_before_and_a_line_after() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn action_is_refused_if_its_line_cannot_be_written() -> Result<()> {
+async fn action_is_refused_if_its_audit_line_cannot_be_written() -> Result<()> {
     let instance = Instance::with_tokens_and(|config| {
         config.audit_log = Some("/dev/full".into());
     })
@@ -76,11 +76,11 @@ async fn unopenable_audit_log_stops_the_start() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stop_waits_for_an_action_whose_caller_left() -> Result<()> {
+async fn stop_waits_for_an_action_of_a_disconnected_caller() -> Result<()> {
     use tokio::io::AsyncWriteExt;
     let mut instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
-    // The action waits in Redis.
+    // The action waits for Redis, which does not answer.
     instance
         .redis
         .command(&["CLIENT", "PAUSE", "2000", "WRITE"])?;
@@ -114,7 +114,7 @@ async fn action_goes_on_if_its_caller_disconnects() -> Result<()> {
         instance.address
     );
     stream.write_all(head.as_bytes()).await?;
-    // The line is there before the action is done, and the client leaves then.
+    // The audit line is written before the action is done. At that moment the client disconnects.
     while instance.audit()?.is_empty() {
         tokio::task::yield_now().await;
     }

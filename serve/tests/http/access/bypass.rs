@@ -85,7 +85,7 @@ async fn second_authorization_header_is_refused() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn method_override_has_no_effect() -> Result<()> {
+async fn method_override_headers_have_no_effect() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let queue = instance.queue("orders").await?;
     let bearer = instance.bearer("operator");
@@ -105,7 +105,7 @@ async fn method_override_has_no_effect() -> Result<()> {
             .await?;
         assert_refused!(&answer, 405, "method_not_allowed", "{header}");
     }
-    // Nor does it hide a change from the guard.
+    // The header also does not hide a change from the guard.
     let (viewer, header) = (instance.bearer("viewer"), "X-HTTP-Method-Override: GET");
     assert_refused!(
         instance.ask(PAUSE, &[&viewer, header], "").await?,
@@ -117,7 +117,7 @@ async fn method_override_has_no_effect() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn other_methods_change_nothing() -> Result<()> {
+async fn methods_without_a_route_change_nothing() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let queue = instance.queue("orders").await?;
     let bearer = instance.bearer("operator");
@@ -156,8 +156,8 @@ async fn preflight_gets_no_cors_headers() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_of_other_sites_change_nothing() -> Result<()> {
-    // The dangerous server: it asks for no token.
+async fn requests_from_pages_of_other_sites_change_nothing() -> Result<()> {
+    // The riskiest server: it asks for no token.
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     let other_port = format!(
@@ -180,7 +180,7 @@ async fn pages_of_other_sites_change_nothing() -> Result<()> {
             "{header}"
         );
     }
-    // What a form can send without a preflight.
+    // The content types that an HTML form of another site can send without a preflight.
     for media in [
         "text/plain",
         "application/x-www-form-urlencoded",

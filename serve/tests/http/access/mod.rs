@@ -1,4 +1,4 @@
-//! Who may do what, and what is on record.
+//! Access: what each caller may do, and what the audit log records.
 
 mod audit;
 mod bypass;

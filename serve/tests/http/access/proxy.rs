@@ -62,7 +62,7 @@ async fn headers_of_an_untrusted_peer_are_ignored() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn second_identity_header_is_refused() -> Result<()> {
+async fn repeated_identity_header_is_refused() -> Result<()> {
     let instance = behind("127.0.0.1").await?;
     for headers in [
         ["X-User: bob", "x-user: ann", "X-Groups: dev"],
@@ -74,7 +74,7 @@ async fn second_identity_header_is_refused() -> Result<()> {
             "bad_request"
         );
     }
-    // Another name, which a server that maps _ to - would take for the same.
+    // A server that maps `_` to `-` would take these for the identity headers.
     let headers = ["X_User: ann", "X_Groups: sre"];
     assert_refused!(
         instance.ask("GET /v1/queues", &headers, "").await?,
@@ -85,7 +85,7 @@ async fn second_identity_header_is_refused() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hostile_user_cannot_steer_a_terminal() -> Result<()> {
+async fn user_name_from_a_proxy_cannot_control_a_terminal() -> Result<()> {
     let instance = behind("127.0.0.1").await?;
     instance.queue("orders").await?;
     let headers = ["X-User: \u{9b}31m\u{202e}ann", "X-Groups: sre"];

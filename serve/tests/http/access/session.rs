@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::assert_refused;
 use crate::instance::{Instance, JSON};
 
-/// The cookie of a session of this token's caller.
+/// Begins a session of this token's caller, and returns the cookie.
 async fn begin(instance: &Instance, name: &str) -> Result<String> {
     let body = json!({ "token": instance.token(name) }).to_string();
     let answer = instance.ask("POST /v1/session", &[JSON], &body).await?;
@@ -45,7 +45,7 @@ async fn session_has_the_rights_of_its_token() -> Result<()> {
         403,
         "forbidden"
     );
-    // The cookie alone changes nothing: a browser says where a request comes from.
+    // A change with the cookie alone is refused: a browser says where a request comes from.
     assert_refused!(
         instance.ask(line, &[&operator], "").await?,
         403,
@@ -88,7 +88,7 @@ async fn removed_token_ends_its_sessions() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn logout_ends_copies_of_the_cookie() -> Result<()> {
+async fn logout_ends_the_session_for_copies_of_the_cookie() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let site = "Sec-Fetch-Site: same-origin";
     for (name, logout, status) in [
@@ -101,7 +101,7 @@ async fn logout_ends_copies_of_the_cookie() -> Result<()> {
             answer.map(|answer| answer.status)
         };
         assert_eq!(caller(&cookie).await?, 200);
-        // A cookie with a wrong signature ends nothing.
+        // A logout with a wrongly signed cookie ends no session.
         let (most, last) = cookie.split_at(cookie.len() - 1);
         let forged = format!("{most}{}", if last == "A" { "E" } else { "A" });
         instance.ask(logout, &[&forged, site], "").await?;
@@ -114,7 +114,7 @@ async fn logout_ends_copies_of_the_cookie() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unknown_tokens_and_other_sites_begin_no_session() -> Result<()> {
+async fn unknown_token_or_other_site_begins_no_session() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let right = json!({ "token": instance.token("operator") }).to_string();
     let wrong = json!({ "token": "dueq_x" }).to_string();

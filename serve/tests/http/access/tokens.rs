@@ -1,4 +1,4 @@
-//! The tokens file while the server runs.
+//! Changes of the tokens file while the server runs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use dueq_serve::{NamePattern, Role, add_token};
 use crate::assert_refused;
 use crate::instance::Instance;
 
-/// The file without the token of this name.
+/// The text of the tokens file without the token of this name.
 fn without(text: &str, name: &str) -> String {
     let mut tables = text.split("[[token]]");
     let mut rest = tables.next().unwrap_or_default().to_owned();
@@ -21,7 +21,7 @@ fn without(text: &str, name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn removed_token_has_no_access_within_a_second() -> Result<()> {
+async fn removed_token_loses_access_within_a_second() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let path = instance.folder.join("tokens.toml");
     assert_eq!(instance.status_as("viewer", "GET /v1/queues").await?, 200);
@@ -51,7 +51,7 @@ async fn reload_reads_the_tokens_at_once() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unreadable_tokens_file_lets_nobody_in() -> Result<()> {
+async fn no_caller_has_access_while_tokens_are_unreadable() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let path = instance.folder.join("tokens.toml");
     let good = fs::read_to_string(&path)?;
@@ -75,7 +75,7 @@ async fn unreadable_tokens_file_lets_nobody_in() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn added_tokens_keep_the_rest_of_the_file() -> Result<()> {
+async fn adding_a_token_keeps_the_rest_of_the_file() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let path = instance.folder.join("new.toml");
     let all = [NamePattern::all()];

@@ -1,4 +1,5 @@
-//! Access that changes while a claim waits, and a tokens file that cannot be read meanwhile.
+//! Callers that lose access while their claim waits, and a tokens file that becomes unreadable
+//! meanwhile.
 
 use std::fs;
 
@@ -13,10 +14,11 @@ use crate::instance::{Answer, Instance, to_end};
 
 const REPEATABLE: &str = r#"{"wait_ms": 50000, "lease_ms": 600000, "claim_id": "a"}"#;
 
-/// A change of a table of the tokens file.
+/// Changes the text of one token's table in the tokens file.
 type Change = fn(&str) -> String;
 
-/// A claim of the role consumer that waits, and a message `1` that is due later.
+/// Begins a claim of the caller `consumer`, which waits, and pushes a message `1` that is due
+/// later.
 async fn waits(instance: &Instance, body: &str) -> Result<(Queue, TcpStream)> {
     let queue = instance.client.queue("orders")?;
     let later = Message::new("x").id("1").due(LIMIT);
@@ -26,7 +28,7 @@ async fn waits(instance: &Instance, body: &str) -> Result<(Queue, TcpStream)> {
     Ok((queue, stream))
 }
 
-/// Changes the tokens file; returns what it was.
+/// Changes the tokens file, and returns its former text.
 fn change_tokens(instance: &Instance, change: impl FnOnce(&str) -> String) -> Result<String> {
     let path = instance.folder.join("tokens.toml");
     let text = fs::read_to_string(&path)?;
@@ -35,7 +37,7 @@ fn change_tokens(instance: &Instance, change: impl FnOnce(&str) -> String) -> Re
     Ok(text)
 }
 
-/// The file, in which the table of the token `consumer` is changed.
+/// The text of the tokens file after `change` was applied to the table of the token `consumer`.
 fn with_consumer(text: &str, change: Change) -> String {
     let mut tables = text.split("[[token]]");
     let mut all = tables.next().unwrap_or_default().to_owned();
@@ -61,7 +63,7 @@ async fn claim_that_lost_its_right_gets_no_message() -> Result<()> {
             "foreign_queue",
         ),
         (|_| String::new(), 401, "unauthenticated"),
-        // Another caller with the same rights: its claim goes on.
+        // The claim of another caller with equal rights goes on.
         (
             |table| table.replace("name = \"consumer\"", "name = \"other\""),
             200,
@@ -89,7 +91,7 @@ async fn claim_that_lost_its_right_gets_no_message() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unreadable_tokens_file_keeps_what_can_be_repeated() -> Result<()> {
+async fn repeatable_grant_stays_leased_while_tokens_unreadable() -> Result<()> {
     for body in [WAITS, REPEATABLE] {
         let instance = Instance::with_tokens().await?;
         let (queue, mut stream) = waits(&instance, body).await?;
@@ -111,8 +113,8 @@ async fn unreadable_tokens_file_keeps_what_can_be_repeated() -> Result<()> {
     Ok(())
 }
 
-/// A server with a tokens file that trusts proxies on this machine, too. Its signing key is in the
-/// tokens file, or in a file of its own.
+/// A server with a tokens file, which also trusts proxies on this machine. Its signing key is in
+/// the tokens file, or in a file of its own.
 async fn proxied(has_key_file: bool) -> Result<Instance> {
     Instance::start(|config, folder| {
         let path = folder.join("tokens.toml");
@@ -133,8 +135,8 @@ async fn proxied(has_key_file: bool) -> Result<Instance> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_have_one_key_while_the_file_is_unreadable() -> Result<()> {
-    // A user of the proxy needs the tokens file for nothing but its key.
+async fn claim_is_refused_while_its_signing_key_is_unreadable() -> Result<()> {
+    // The server needs the tokens file for a user of the proxy only because of the signing key.
     let headers = ["X-User: ann", "X-Groups: work", JSON];
     for has_key_file in [false, true] {
         let instance = proxied(has_key_file).await?;

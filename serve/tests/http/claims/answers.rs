@@ -1,4 +1,4 @@
-//! What a claim answers.
+//! The answers to claims.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{assert_has, assert_refused};
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn delivery_has_all_that_a_handler_wants() -> Result<()> {
+async fn delivery_has_the_fields_that_a_handler_needs() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     let message = Message::new("rate \"it\"")
@@ -55,7 +55,7 @@ async fn delivery_has_all_that_a_handler_wants() -> Result<()> {
     );
     let leased_until_ms = delivery["leased_until_ms"].as_u64().unwrap_or_default();
     assert!(leased_until_ms >= due_ms + 600_000, "{delivery}");
-    // A shell finds the handle by this text.
+    // A shell script finds the handle by this text.
     let handle = delivery["handle"].as_str().unwrap_or_default();
     assert!(
         answer.body.contains(&format!("\"handle\":\"{handle}\"")),
@@ -65,13 +65,13 @@ async fn delivery_has_all_that_a_handler_wants() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn counts_of_a_delivery_say_what_was_before() -> Result<()> {
+async fn delivery_counts_its_earlier_failures_and_crashes() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     queue.push_message(Message::new("x").id("1")).await?;
     let lease = json!({ "wait_ms": 50_000, "lease_ms": 1 }).to_string();
     one(&instance.ask(CLAIM, &[JSON], &lease).await?)?;
-    // Its lease runs out.
+    // The lease expires without a settlement.
     let delivery = one(&instance.ask(CLAIM, &[JSON], WAITS).await?)?;
     assert_has!(delivery, { "crashes": 1, "attempt": 2 });
     let handle = delivery["handle"].as_str().unwrap_or_default().parse()?;
@@ -84,7 +84,7 @@ async fn counts_of_a_delivery_say_what_was_before() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bytes_are_in_base64() -> Result<()> {
+async fn binary_payload_is_delivered_in_base64() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     let (id, payload) = (b"\xff\xfeid".to_vec(), b"\x00\xff".to_vec());
@@ -151,7 +151,7 @@ async fn claim_takes_up_to_max_messages() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_claims_are_refused_and_take_nothing() -> Result<()> {
+async fn wrong_claim_is_refused_and_takes_no_message() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     queue.push("x").await?;
@@ -210,21 +210,22 @@ async fn wrong_claims_are_refused_and_take_nothing() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answer_without_memory_releases_or_keeps_its_messages() -> Result<()> {
+async fn answer_beyond_memory_releases_or_keeps_its_messages() -> Result<()> {
     let instance = Instance::start(|config, _| {
         config.max_body_bytes = 20_000;
         Ok(Vec::new())
     })
     .await?;
     let queue = instance.client.queue("orders")?;
-    // The payload fits, and its JSON does not.
+    // The payload fits into the memory for bodies, but its JSON does not.
     queue
         .push_message(Message::new("\u{1}".repeat(10_000)).id("1"))
         .await?;
     let answer = instance.ask(CLAIM, &[JSON], WAITS).await?;
     assert_refused!(&answer, 503, "bodies_full");
     until(&queue, "the release", |stats| stats.leased == 0).await?;
-    // What can be repeated stays leased: released, it could be handed out twice.
+    // Messages that a repeated claim can return stay leased: if they were released, they could be
+    // delivered twice.
     let repeatable = r#"{"wait_ms": 50000, "lease_ms": 600000, "claim_id": "a"}"#;
     for _ in 0..2 {
         let answer = instance.ask(CLAIM, &[JSON], repeatable).await?;

@@ -27,12 +27,14 @@ async fn claim_ends_when_its_caller_disconnects() -> Result<()> {
         queue.push_message(later).await?;
         let mut stream = begin(&instance, &[], body).await?;
         waiting(&instance, 1).await?;
-        // Its first claim has been answered when a later one is; what it grants would count as claimed.
+        // A later claim is answered, so the server has ended the first one; had that one got the
+        // message, it would count as claimed.
         let none = instance
             .ask(CLAIM, &[JSON], r#"{"lease_ms": 600000}"#)
             .await?;
         assert_eq!(none.status, 204, "{none:?}");
-        // With half a close the caller could read, but a proxy that has lost its caller does the same.
+        // After a half-close the caller could still read. But a proxy that lost its caller sends a
+        // half-close too.
         if is_half {
             stream.shutdown().await?;
         } else {
@@ -46,12 +48,12 @@ async fn claim_ends_when_its_caller_disconnects() -> Result<()> {
     Ok(())
 }
 
-/// A claim whose answer is too large for the buffers, and that nobody reads.
+/// A claim whose answer is larger than the socket buffers, and whose caller does not read.
 async fn unread(instance: &Instance, body: &str) -> Result<(Queue, TcpStream)> {
     let queue = instance.client.queue("orders")?;
     push_large(&queue).await?;
     let mut stream = begin(instance, &[], body).await?;
-    // Its beginning has come: the server writes.
+    // The first bytes of the answer have arrived: the server is writing it.
     stream.read_exact(&mut [0; 100]).await?;
     assert_eq!(queue.stats().await?.leased, 1);
     Ok((queue, stream))
@@ -68,7 +70,7 @@ async fn unwritten_answer_releases_its_messages() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unwritten_answer_to_a_claim_id_stays_leased() -> Result<()> {
+async fn messages_of_an_unwritten_repeatable_answer_stay_leased() -> Result<()> {
     let instance = Instance::open().await?;
     let (queue, stream) = unread(&instance, REPEATABLE).await?;
     drop(stream);
@@ -83,12 +85,12 @@ async fn unwritten_answer_to_a_claim_id_stays_leased() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answer_that_was_read_stays_leased() -> Result<()> {
+async fn messages_of_an_answer_that_was_read_stay_leased() -> Result<()> {
     let instance = Instance::open().await?;
     let (queue, mut stream) = unread(&instance, WAITS).await?;
     to_end(&mut stream).await?;
     drop(stream);
-    // A small one, and then another request on the connection.
+    // First a small answer, and then another request on the connection.
     queue.push_message(Message::new("x").id("2")).await?;
     let mut stream = instance.connect().await?;
     let own = instance.address;
@@ -104,7 +106,8 @@ async fn answer_that_was_read_stays_leased() -> Result<()> {
     stream.write_all(last.as_bytes()).await?;
     assert!(to_end(&mut stream).await?.contains("HTTP/1.1 200 OK"));
     waiting(&instance, 0).await?;
-    // A release would have come by now: both connections have ended.
+    // If the server released the messages, it would have done so by now: both connections have
+    // ended.
     let end = tokio::time::Instant::now() + std::time::Duration::from_millis(300);
     while tokio::time::Instant::now() < end {
         assert_eq!(queue.stats().await?.leased, 2);

@@ -1,8 +1,8 @@
-//! Many claims of a queue of several partitions, with different leases and claim ids.
+//! Many concurrent claims of a queue with several partitions, with different leases and claim ids.
 //!
-//! `DUEQ_CLAIMS=20000 cargo test -p dueq-serve --test http many_claims -- --nocapture` makes more of
-//! them, and prints how long they took beyond their wait. On a machine without other load,
-//! `DUEQ_BEYOND_MS=1000` allows one second.
+//! `DUEQ_CLAIMS=20000 cargo test -p dueq-serve --test http many_claims -- --nocapture` makes 20,000
+//! claims, and prints how much longer they took than their wait. On a machine without other load,
+//! `DUEQ_BEYOND_MS=1000` allows at most one second.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,21 +20,21 @@ use crate::edge::pressure::until;
 use crate::instance::{Answer, Instance, to_end};
 
 const CALLERS: usize = 30;
-/// More messages than any partition needs for a claim of the largest size.
+/// The number of messages at the start: enough for a claim of the largest size in any partition.
 const BACKLOG: usize = 8 * 256 * 2;
-/// One caller vanishes in this time.
+/// One caller disconnects at this interval.
 const VANISH: Duration = Duration::from_millis(333);
 
 struct Load {
     instance: Instance,
     queue: Queue,
-    /// Claims that are still to be made.
+    /// The number of claims still to be made.
     claims: AtomicUsize,
-    /// Callers that are still to vanish.
+    /// The number of callers that still have to disconnect.
     vanish: AtomicUsize,
 }
 
-/// Takes one of the number, if one is left.
+/// Decrements the number; false if it is 0 already.
 fn take(number: &AtomicUsize) -> bool {
     let less = |number: usize| number.checked_sub(1);
     number
@@ -42,13 +42,14 @@ fn take(number: &AtomicUsize) -> bool {
         .is_ok()
 }
 
-/// Different numbers for each caller, the same in each run.
+/// The next pseudorandom number of a caller. The numbers differ between callers, and are equal in
+/// each run.
 fn next(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     *seed >> 33
 }
 
-/// Claims until enough claims were made. Returns how long each took beyond its wait.
+/// Makes claims until the total number is reached. Returns how much longer each took than its wait.
 async fn call(load: Arc<Load>, caller: usize) -> Result<Vec<Duration>> {
     let mut seed = caller as u64;
     let mut beyond = Vec::new();
@@ -94,7 +95,7 @@ async fn call(load: Arc<Load>, caller: usize) -> Result<Vec<Duration>> {
     Ok(beyond)
 }
 
-/// A claim of as many messages as a claim takes gets them.
+/// Checks that a claim with the largest `max_messages` can get that number of messages.
 async fn reaches_the_most(instance: &Instance, queue: &Queue) -> Result<()> {
     let messages = (0..BACKLOG).map(|_| Message::new("x"));
     for receipt in queue.push_many(messages).await {
@@ -102,7 +103,7 @@ async fn reaches_the_most(instance: &Instance, queue: &Queue) -> Result<()> {
     }
     let line = format!("POST /v1/queues/{}/claims", queue.name());
     let body = r#"{"max": 256, "wait_ms": 50000, "lease_ms": 600000}"#;
-    // The first claims may find what others have left.
+    // The first claims may get only the rest of a partition.
     for _ in 0..8 {
         let granted = deliveries(&instance.ask(&line, &[JSON], body).await?)?.len();
         if granted == 256 {
@@ -114,7 +115,7 @@ async fn reaches_the_most(instance: &Instance, queue: &Queue) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_claims_leave_every_handler_free() -> Result<()> {
+async fn every_handler_is_free_after_many_claims() -> Result<()> {
     let number = |name, usual| match std::env::var(name) {
         Ok(given) => given.parse(),
         Err(_) => Ok(usual),
@@ -165,7 +166,7 @@ async fn many_claims_leave_every_handler_free() -> Result<()> {
             at(1_000)
         );
         assert!(at(1_000) <= most, "{:?}", at(1_000));
-        // Also those of callers that vanished have ended.
+        // All claims have ended, also those of disconnected callers.
         waiting(&load.instance, 0).await?;
         until(
             &load.instance,
@@ -176,7 +177,7 @@ async fn many_claims_leave_every_handler_free() -> Result<()> {
         reaches_the_most(&load.instance, &load.queue).await?;
         let other = load.instance.client.queue(&format!("flat-{vanishes}"))?;
         reaches_the_most(&load.instance, &other).await?;
-        // The next phase begins without a backlog.
+        // Purge the backlog before the next phase.
         for state in [MessageState::Scheduled, MessageState::Ready] {
             load.queue.purge(state).await?;
         }

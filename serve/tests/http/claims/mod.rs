@@ -1,4 +1,4 @@
-//! Claims: what they answer, and what becomes of a grant that nobody received.
+//! Claims: their answers, and the release of grants that no caller received.
 
 mod access;
 mod answers;
@@ -19,13 +19,13 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::instance::{Answer, Instance, JSON, LIMIT, request};
 
 const CLAIM: &str = "POST /v1/queues/orders/claims";
-/// A claim that waits.
+/// The body of a claim that waits.
 const WAITS: &str = r#"{"wait_ms": 50000, "lease_ms": 600000}"#;
 
-/// More than the system buffers of a connection whose caller has asked for a small buffer.
+/// The size of a payload that is larger than the socket buffers.
 const LARGE: usize = 8 << 20;
 
-/// A message whose answer is larger than the buffers.
+/// Pushes a message whose answer is larger than the socket buffers.
 async fn push_large(queue: &Queue) -> Result<()> {
     let limits = QueueLimits::new().max_payload_bytes(16 << 20);
     queue.configure(limits).await?;
@@ -44,14 +44,14 @@ fn deliveries(answer: &Answer) -> Result<Vec<Value>> {
         .clone())
 }
 
-/// The one delivery of an answer.
+/// The only delivery of an answer.
 fn one(answer: &Answer) -> Result<Value> {
     let mut all = deliveries(answer)?;
     ensure!(all.len() == 1, "{answer:?}");
     all.pop().context("a delivery")
 }
 
-/// Sends a claim and leaves its connection open.
+/// Sends a claim, and leaves its connection open.
 async fn begin(instance: &Instance, headers: &[&str], body: &str) -> Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.set_recv_buffer_size(65_536)?;
@@ -63,7 +63,7 @@ async fn begin(instance: &Instance, headers: &[&str], body: &str) -> Result<TcpS
     Ok(stream)
 }
 
-/// Waits until so many claims wait in the server.
+/// Waits until this number of claims wait in the server.
 async fn waiting(instance: &Instance, claims: usize) -> Result<()> {
     let end = Instant::now() + LIMIT;
     let line = format!("dueq_serve_claims {claims}");
@@ -98,7 +98,8 @@ async fn until(
     }
 }
 
-/// The next claim takes the message at once, and nothing was counted.
+/// Checks that the next claim gets the message at once, and that neither a failure nor a crash was
+/// counted.
 async fn is_untouched(queue: &Queue) -> Result<()> {
     let puller = queue.puller();
     let taken = puller.pull(1, LIMIT, LIMIT).await?;

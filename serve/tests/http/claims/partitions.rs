@@ -1,4 +1,4 @@
-//! Claims with one `claim_id` at the same time, of queues of several partitions.
+//! Concurrent claims with one `claim_id`, of queues with several partitions.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -12,10 +12,10 @@ use tokio::net::TcpStream;
 use super::{JSON, deliveries, until, waiting};
 use crate::instance::{Answer, Instance, request, to_end};
 
-/// How many times the claims race.
+/// The number of races between claims.
 const ROUNDS: usize = 5;
 
-/// A new queue of three partitions, and a claim of it that waits.
+/// A new queue with three partitions, and a claim of it that waits.
 async fn new_queue(instance: &Instance, round: usize) -> Result<(Queue, String, String)> {
     let name = format!("orders-{round}");
     let queue = instance.client.queue(&name)?;
@@ -25,7 +25,7 @@ async fn new_queue(instance: &Instance, round: usize) -> Result<(Queue, String, 
     Ok((queue, line, claim.to_string()))
 }
 
-/// Messages of which each partition has some.
+/// Pushes messages so that each partition has some.
 async fn push(queue: &Queue) -> Result<()> {
     let messages = (0..12).map(|id| Message::new("x").id(id.to_string()));
     for receipt in queue.push_many(messages).await {
@@ -47,7 +47,7 @@ fn ids(answer: &Answer) -> Result<BTreeSet<String>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_at_once_in_one_instance_answer_one_grant() -> Result<()> {
+async fn concurrent_claims_of_an_instance_return_one_grant() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     for round in 0..ROUNDS {
         let (queue, line, body) = new_queue(&instance, round).await?;
@@ -71,7 +71,7 @@ async fn claims_at_once_in_one_instance_answer_one_grant() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn later_grant_of_two_instances_answers_both() -> Result<()> {
+async fn claims_of_two_instances_both_return_the_later_grant() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let bearer = instance.bearer("consumer");
     let beside = instance.address_beside().await?;

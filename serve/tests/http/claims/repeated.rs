@@ -1,4 +1,4 @@
-//! Claims with `claim_id`.
+//! Repeated claims with a `claim_id`.
 
 use anyhow::Result;
 use dueq::Message;
@@ -9,11 +9,11 @@ use crate::instance::{Instance, request};
 
 const REPEATABLE: &str =
     r#"{"max": 5, "wait_ms": 50000, "lease_ms": 600000, "claim_id": "job-1/7"}"#;
-/// The same, without a wait.
+/// The body of a claim with a `claim_id` that does not wait.
 const AT_ONCE: &str = r#"{"claim_id": "job-1/7"}"#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn repeated_claim_answers_its_grant() -> Result<()> {
+async fn repeated_claim_returns_its_first_grant() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let queue = instance.client.queue("orders")?;
     queue.push_message(Message::new("x").id("1")).await?;
@@ -24,7 +24,7 @@ async fn repeated_claim_answers_its_grant() -> Result<()> {
     assert_eq!(first.json()?["repeated"], false);
     assert_eq!(one(&again)?, one(&first)?);
     assert_eq!(queue.stats().await?.claimed, 1);
-    // By another instance with the same key.
+    // Another instance with the same signing key returns it too.
     let bearer = instance.bearer("consumer");
     let other = instance.address_beside().await?;
     let request = request(other, CLAIM, &[JSON, &bearer], REPEATABLE);
@@ -33,7 +33,7 @@ async fn repeated_claim_answers_its_grant() -> Result<()> {
     let text = crate::instance::to_end(&mut stream).await?;
     let there = crate::instance::Answer::parse(&text)?;
     assert_eq!(there.json()?, again.json()?);
-    // Settled, the claim is over: the same call takes others.
+    // After all its deliveries are settled, a claim is over: the same call takes other messages.
     let ack = json!({ "settlements": [{ "handle": one(&first)?["handle"], "action": "ack" }] });
     let line = "POST /v1/queues/orders/settlements";
     let acked = instance.ask_as("consumer", line, &ack.to_string()).await?;
@@ -45,7 +45,7 @@ async fn repeated_claim_answers_its_grant() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn callers_and_queues_do_not_share_claims() -> Result<()> {
+async fn claim_id_belongs_to_one_caller_and_one_queue() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     for name in ["orders", "other-1"] {
         instance.client.queue(name)?.push(name).await?;
@@ -82,7 +82,7 @@ async fn repeated_claim_omits_extended_deliveries() -> Result<()> {
         assert_eq!(answer.json()?["done"], 1, "{answer:?}");
         anyhow::Ok(answer.json()?["results"][0].clone())
     };
-    // Also an extension that changes no deadline gives the delivery a lease of its own.
+    // An extension that does not move the deadline also gives the delivery its own lease.
     let kept = call(
         "extensions",
         json!({ "handle": all[0]["handle"], "lease_ms": 1 }),
@@ -92,7 +92,7 @@ async fn repeated_claim_omits_extended_deliveries() -> Result<()> {
     let again = instance.ask_as("consumer", CLAIM, AT_ONCE).await?;
     assert_eq!(one(&again)?, all[1]);
     assert_eq!(again.json()?["repeated"], true);
-    // With all of them extended the claim is over: the same call takes other messages.
+    // After all its deliveries are extended, a claim is over: the same call takes other messages.
     call(
         "extensions",
         json!({ "handle": all[1]["handle"], "lease_ms": 700_000 }),

@@ -1,4 +1,4 @@
-//! The stop while claims wait.
+//! The stop of the server while claims wait.
 
 use anyhow::Result;
 use tokio::io::AsyncReadExt;
@@ -7,7 +7,7 @@ use super::{LIMIT, WAITS, begin, push_large, until, waiting};
 use crate::instance::{Answer, Instance, to_end};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiting_claims_end_empty_at_the_stop() -> Result<()> {
+async fn waiting_claims_end_without_messages_at_the_stop() -> Result<()> {
     let mut instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     let repeatable = r#"{"wait_ms": 50000, "claim_id": "a"}"#;
@@ -16,7 +16,7 @@ async fn waiting_claims_end_empty_at_the_stop() -> Result<()> {
         claims.push(begin(&instance, &[], body).await?);
     }
     waiting(&instance, 2).await?;
-    // They would wait longer than the grace, at the end of which they get no answer.
+    // The claims would wait longer than the grace period, and then get no answer.
     instance.stop.cancel();
     for mut claim in claims {
         let answer = Answer::parse(&to_end(&mut claim).await?)?;

@@ -1,4 +1,4 @@
-//! The audit log of what pages change.
+//! The audit log of changes that dashboard pages make.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::instance::Instance;
 const HOUR: Duration = Duration::from_secs(3_600);
 
 #[tokio::test]
-async fn whatever_a_page_changes_is_in_the_audit_log() -> Result<()> {
+async fn audit_log_has_every_change_made_by_a_page() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let queue = instance.client.queue("orders")?;
     for id in ["1", "2", "3"] {

@@ -1,4 +1,4 @@
-//! The frame: problems as pages, login, preferences, forms.
+//! Parts of every page: problems, login, preferences, forms.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::dashboard::look::{form, look};
 use crate::instance::Instance;
 
 #[tokio::test]
-async fn a_form_pauses_the_queue_and_leads_back() -> Result<()> {
+async fn form_pauses_the_queue_and_redirects_back() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     queue
@@ -37,7 +37,7 @@ async fn a_form_pauses_the_queue_and_leads_back() -> Result<()> {
     assert!(queue.stats().await?.paused);
     let page = look(&instance, "/queues/orders?did=paused").await?;
     assert!(page.body.contains("The queue is paused"), "{}", page.body);
-    // A page of another site.
+    // A request from a page of another site.
     let foreign = [headers[0], headers[1], "Origin: http://evil.com"];
     let answer = instance
         .ask("POST /queues/orders", &foreign, "action=resume")
@@ -48,12 +48,12 @@ async fn a_form_pauses_the_queue_and_leads_back() -> Result<()> {
 }
 
 #[tokio::test]
-async fn problems_are_pages_for_browsers_only() -> Result<()> {
+async fn only_browsers_get_problems_as_pages() -> Result<()> {
     let instance = Instance::open().await?;
     let page = look(&instance, "/queues/none").await?;
     assert_eq!(page.status, 404);
     assert!(page.body.starts_with("<!DOCTYPE html>"), "{}", page.body);
-    // The way on is there, too.
+    // The page also has the navigation.
     for part in ["no_such_queue", "Find an id", "href=\"/workers\""] {
         assert!(page.body.contains(part), "{part}: {}", page.body);
     }
@@ -64,7 +64,7 @@ async fn problems_are_pages_for_browsers_only() -> Result<()> {
         "{}",
         page.body
     );
-    // An address that a link would take for another host.
+    // A browser would read this address in a link as another host.
     let page = look(&instance, "//evil.com/a").await?;
     assert_eq!(page.status, 404);
     assert!(!page.body.contains("=\"//evil.com"), "{}", page.body);
@@ -83,7 +83,7 @@ async fn problems_are_pages_for_browsers_only() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_browser_logs_in_with_a_token() -> Result<()> {
+async fn browser_logs_in_with_a_token() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let page = look(&instance, "/queues/a?x=%22").await?;
     assert_eq!(
@@ -101,7 +101,7 @@ async fn a_browser_logs_in_with_a_token() -> Result<()> {
         "{}",
         wrong.body
     );
-    // A caller without a token cannot fill the memory for bodies.
+    // A caller without a token cannot use much of the memory for bodies.
     let long = format!("token={}", "x".repeat(16 << 10));
     let refused = instance.ask("POST /login", &headers, &long).await?;
     assert_eq!(refused.status, 413, "{}", refused.body);

@@ -11,7 +11,7 @@ use crate::instance::{Answer, Instance};
 
 const AT: &str = "/queues/orders/dead";
 
-/// Messages that die with these errors; the ids are their numbers.
+/// Buries a message with each of these errors. The ids are the errors' indices.
 async fn bury(queue: &Queue, errors: &[&str]) -> Result<()> {
     for (number, error) in errors.iter().enumerate() {
         let message = Message::new(format!("secret {number}")).id(number.to_string());
@@ -23,7 +23,7 @@ async fn bury(queue: &Queue, errors: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The operation that a form has begun, when it has ended.
+/// Waits for the end of the operation that a form began, and returns it.
 async fn ended(instance: &Instance, answer: &Answer) -> Result<Value> {
     let to = answer
         .header("location")
@@ -51,18 +51,18 @@ fn field<'a>(body: &'a str, name: &str) -> &'a str {
 }
 
 #[tokio::test]
-async fn groups_have_counts_and_crashes_are_apart() -> Result<()> {
+async fn dead_page_groups_errors_and_separates_crashes() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     let empty_queue = instance.queue("empty").await?;
     bury(&queue, &["timeout\nat 1", "timeout\nat 2", "<b>refused"]).await?;
-    // Its leases run out more often than once.
+    // Its lease expires more often than the queue's `max_crashes` allows.
     queue
         .configure(dueq::QueueLimits::new().max_crashes(0))
         .await?;
     let past = dueq::Due::at_ms(1_700_000_000_000);
     queue.push("x").id("crash").due(past).await?;
-    // A claim over HTTP makes the server attend the queue: it takes back what nobody settles.
+    // A claim over HTTP makes the server attend the queue, and so reap expired leases.
     let json = ["Content-Type: application/json"];
     let claim = instance.ask("POST /v1/queues/orders/claims", &json, "{\"lease_ms\": 1}");
     assert_eq!(claim.await?.status, 200);
@@ -97,11 +97,11 @@ async fn groups_have_counts_and_crashes_are_apart() -> Result<()> {
 }
 
 #[tokio::test]
-async fn group_is_requeued_and_what_died_later_stays() -> Result<()> {
+async fn group_requeue_leaves_messages_that_died_later() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     bury(&queue, &["timeout\nat 1", "refused", " timeout"]).await?;
-    // The row leads to a form: nothing happens by one click.
+    // The row links to a form, so that a single click changes nothing.
     let shown = look(&instance, AT).await?.body;
     let link = "/queues/orders/dead?group=dGltZW91dA&amp;crashed=false#requeue";
     assert!(shown.contains(link), "{shown}");
@@ -114,7 +114,7 @@ async fn group_is_requeued_and_what_died_later_stays() -> Result<()> {
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    // A problem page leads back to the same form.
+    // The problem page leads back to this form.
     let action = "action=\"/queues/orders/dead?group=dGltZW91dA&amp;crashed=false\"";
     assert!(shown.contains(action), "{shown}");
     let broken = look(&instance, &format!("{AT}?group=%21")).await?;
@@ -138,7 +138,7 @@ async fn group_is_requeued_and_what_died_later_stays() -> Result<()> {
         2
     );
     assert_eq!(queue.stats().await?.dead, 1);
-    // A second click does nothing more, and what died again stays dead.
+    // A second click changes nothing more, and messages that died again stay dead.
     for delivery in claimed(&queue, 2).await? {
         let _ = delivery.bury("timeout").await?;
     }
@@ -157,7 +157,7 @@ async fn group_is_requeued_and_what_died_later_stays() -> Result<()> {
 }
 
 #[tokio::test]
-async fn requeue_of_all_is_an_operation_with_canary_and_pace() -> Result<()> {
+async fn form_requeues_all_dead_with_a_canary_and_a_pace() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     bury(&queue, &["a", "b"]).await?;
@@ -192,11 +192,11 @@ async fn requeue_of_all_is_an_operation_with_canary_and_pace() -> Result<()> {
 }
 
 #[tokio::test]
-async fn purge_needs_the_number_and_the_file_has_all_first() -> Result<()> {
+async fn purge_form_needs_the_count_of_dead_messages() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let queue = instance.client.queue("orders")?;
     bury(&queue, &["a", "b", "c"]).await?;
-    // Longer than what a page shows, and no text.
+    // A payload longer than a page shows, and not text.
     let large = vec![0xff_u8; 100_000];
     queue.push(large.clone()).id("large").await?;
     for delivery in claimed(&queue, 1).await? {
@@ -229,7 +229,7 @@ async fn purge_needs_the_number_and_the_file_has_all_first() -> Result<()> {
         lines[4],
         serde_json::json!({"exported": 4, "complete": true})
     );
-    // Others: without payloads, or not at all.
+    // Other callers get a file without payloads, or none.
     for (token, status) in [
         ("viewer", 403),
         ("producer", 403),
@@ -268,7 +268,7 @@ async fn purge_needs_the_number_and_the_file_has_all_first() -> Result<()> {
     while queue.stats().await?.dead > 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    // A second click finds nothing left.
+    // A second click finds no messages left.
     let again = submit(&instance, operator, AT, &form("4")).await?;
     assert_eq!(again.status, 303, "{}", again.body);
     let missing = submit(&instance, operator, "/queues/none/dead", &form("4")).await?;
@@ -286,7 +286,7 @@ async fn purge_needs_the_number_and_the_file_has_all_first() -> Result<()> {
     Ok(())
 }
 
-/// The body without the lengths of its chunks.
+/// The body without the size lines of its chunks.
 fn dechunked(body: &str) -> String {
     let (mut rest, mut whole) = (body, String::new());
     while let Some((length, after)) = rest.split_once("\r\n") {

@@ -1,4 +1,4 @@
-//! Looks at pages as a browser does.
+//! Loads pages and sends forms as a browser does.
 
 use std::time::{Duration, Instant};
 
@@ -8,16 +8,16 @@ use dueq::{Delivery, Queue};
 pub(crate) use crate::instance::LIMIT;
 use crate::instance::{Answer, Instance};
 
-/// Something that others may choose, percent-encoded.
+/// A hostile name or text, percent-encoded.
 pub(crate) const HOSTILE_IN_FORM: &str = "%3Cscript%3Ealert(1)%3C/script%3E%22'%26%7B%7B7*7%7D%7D";
 
-/// The page at this address.
+/// Loads the page at this address.
 pub(crate) async fn look(instance: &Instance, address: &str) -> Result<Answer> {
     let line = format!("GET {address}");
     instance.ask(&line, &["Accept: text/html"], "").await
 }
 
-/// The page as the holder of this token sees it.
+/// Loads the page with the token of this name.
 pub(crate) async fn look_as(instance: &Instance, name: &str, address: &str) -> Result<Answer> {
     let bearer = instance.bearer(name);
     let line = format!("GET {address}");
@@ -26,7 +26,7 @@ pub(crate) async fn look_as(instance: &Instance, name: &str, address: &str) -> R
         .await
 }
 
-/// Looks until the page is as expected.
+/// Loads the page repeatedly until it is as expected.
 pub(crate) async fn look_until(
     instance: &Instance,
     address: &str,
@@ -48,7 +48,7 @@ pub(crate) async fn look_until(
     }
 }
 
-/// What a browser sends with a form.
+/// The headers that a browser sends with a form.
 pub(crate) fn form(instance: &Instance) -> [String; 3] {
     [
         "Accept: text/html".to_owned(),
@@ -57,7 +57,7 @@ pub(crate) fn form(instance: &Instance) -> [String; 3] {
     ]
 }
 
-/// Sends a form, as the holder of this token if one is named.
+/// Sends a form; with the token of this name if one is given.
 pub(crate) async fn submit(
     instance: &Instance,
     name: Option<&str>,
@@ -72,7 +72,7 @@ pub(crate) async fn submit(
         .await
 }
 
-/// The text without its tags and with single spaces.
+/// The text of the HTML without tags, and with single spaces.
 pub(crate) fn text(html: &str) -> String {
     let mut text = String::new();
     for part in html.split('<') {
@@ -82,7 +82,7 @@ pub(crate) fn text(html: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The rows of the body of the page's table as text.
+/// The rows of the first table on the page, as text.
 pub(crate) fn rows(html: &str) -> Vec<String> {
     let body = html.split_once("<tbody>").map_or("", |(_, body)| body);
     let body = body.split_once("</table>").map_or(body, |(body, _)| body);
@@ -91,7 +91,8 @@ pub(crate) fn rows(html: &str) -> Vec<String> {
         .collect()
 }
 
-/// Claims so many messages. One that was pushed in this millisecond may be due in the next one.
+/// Claims this number of messages, and repeats until it has them: a message pushed in this
+/// millisecond may be due in the next one.
 pub(crate) async fn claimed(queue: &Queue, count: usize) -> Result<Vec<Delivery>> {
     let mut deliveries = Vec::new();
     while deliveries.len() < count {
@@ -100,13 +101,13 @@ pub(crate) async fn claimed(queue: &Queue, count: usize) -> Result<Vec<Delivery>
     Ok(deliveries)
 }
 
-/// Asserts that a form led to this address.
+/// Asserts that the answer to a form redirects to this address.
 pub(crate) fn led(answer: &Answer, address: &str) {
     let to = answer.header("location");
     assert_eq!((answer.status, to), (303, Some(address)), "{}", answer.body);
 }
 
-/// The page after a form.
+/// Loads the page to which the answer to a form redirects.
 pub(crate) async fn after(instance: &Instance, answer: &Answer) -> Result<String> {
     let address = answer.header("location").context("an address")?;
     Ok(look(instance, address).await?.body)

@@ -1,4 +1,4 @@
-//! `/queues/Q/messages/ID`: what it shows, and its actions.
+//! `/queues/Q/messages/ID`: the page of a message, and its actions.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const AT: &str = "/queues/orders/messages";
 
 #[tokio::test]
-async fn page_has_times_options_payload_and_fitting_actions() -> Result<()> {
+async fn message_page_offers_only_actions_of_its_state() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     let message = Message::new(r#"{"order": 42, "to": "<b>\u202e"}"#)
@@ -48,7 +48,7 @@ async fn page_has_times_options_payload_and_fitting_actions() -> Result<()> {
     for part in ["<b>", "Requeue", "value=\"remove\"", "style="] {
         assert!(!found.body.contains(part), "{part}: {}", found.body);
     }
-    // Dead: only what fits.
+    // The page of a dead message has only actions on dead messages.
     assert_eq!(
         queue.run_now("a/b").await?,
         dueq::outcomes::RunNowOutcome::Moved
@@ -78,7 +78,7 @@ async fn page_has_times_options_payload_and_fitting_actions() -> Result<()> {
 }
 
 #[tokio::test]
-async fn actions_move_requeue_and_remove_and_twice_is_harmless() -> Result<()> {
+async fn message_actions_are_harmless_when_sent_twice() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     queue.push("x").id("1").due(HOUR).await?;
@@ -91,12 +91,12 @@ async fn actions_move_requeue_and_remove_and_twice_is_harmless() -> Result<()> {
     );
     let later = queue.get("1").await?.context("it waits")?.time_ms;
     assert!(later > due_ms + 40 * 3_600_000, "{later}");
-    // The same form again: the page was made before the move.
+    // Send the form again: its page was rendered before the move.
     let again = submit(&instance, None, &own, &moved).await?;
     assert_eq!(again.status, 409, "{}", again.body);
     assert!(again.body.contains("due_changed") && again.body.contains("Nothing was changed"));
     assert_eq!(queue.get("1").await?.context("it waits")?.time_ms, later);
-    // A time of clocks in the zone of the page.
+    // A time in the clock of the page's zone.
     let paris = submit(
         &instance,
         None,
@@ -169,7 +169,7 @@ async fn actions_move_requeue_and_remove_and_twice_is_harmless() -> Result<()> {
 }
 
 #[tokio::test]
-async fn message_page_names_unknown_ids_and_withheld_payloads() -> Result<()> {
+async fn message_page_says_if_id_is_unknown_or_payload_withheld() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let queue = instance.queue("orders").await?;
     queue.push("secret text").id("2").due(HOUR).await?;

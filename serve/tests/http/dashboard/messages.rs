@@ -1,4 +1,4 @@
-//! `/queues/Q/messages`: tabs, times, pages, and actions on a selection.
+//! `/queues/Q/messages`: tabs, time bounds, pages, and actions on selected messages.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const AT: &str = "/queues/orders/messages";
 const DUE_MS: u64 = 2_000_000_000_000;
 
-/// A queue with messages `0` to `n`, each due a second after the one before.
+/// A queue with messages `0` to `n`; each is due one second after the previous one.
 async fn filled(instance: &Instance, n: u64) -> Result<Queue> {
     let queue = instance.client.queue("orders")?;
     let message = |k: u64| {
@@ -33,7 +33,7 @@ fn ids(body: &str) -> Vec<String> {
     ids.collect()
 }
 
-/// The ids of this page and all that follow.
+/// The ids on this page and on all following pages.
 async fn all(instance: &Instance, address: &str) -> Result<Vec<String>> {
     let (mut found, mut next) = (Vec::new(), Some(address.to_owned()));
     while let Some(address) = next {
@@ -50,7 +50,7 @@ async fn all(instance: &Instance, address: &str) -> Result<Vec<String>> {
 }
 
 #[tokio::test]
-async fn pages_have_every_message_once_in_both_orders() -> Result<()> {
+async fn pages_list_every_message_once_in_both_orders() -> Result<()> {
     let instance = Instance::open().await?;
     filled(&instance, 250).await?;
     let mut expected: Vec<_> = (0..250).map(|k: u64| k.to_string()).collect();
@@ -74,7 +74,7 @@ async fn pages_have_every_message_once_in_both_orders() -> Result<()> {
 }
 
 #[tokio::test]
-async fn bounds_of_a_bar_lead_to_exactly_its_messages() -> Result<()> {
+async fn bar_links_to_exactly_its_messages() -> Result<()> {
     let instance = Instance::open().await?;
     filled(&instance, 250).await?;
     let (from, before) = (DUE_MS + 10_000, DUE_MS + 240_000);
@@ -89,7 +89,8 @@ async fn bounds_of_a_bar_lead_to_exactly_its_messages() -> Result<()> {
     let address = format!("/v1/queues/orders/dues?times={from},{before}");
     let dues = instance.read(&format!("GET {address}")).await?;
     assert_eq!(dues["slots"][1]["count"], expected.len(), "{dues}");
-    // A time of clocks in the zone of the page; latest first it goes back from there.
+    // A time in the clock of the page's zone. With the newest message first, the list goes back
+    // from there.
     let paris = format!("{AT}?tz=Europe/Paris&from=2033-05-18+05%3A35");
     assert_eq!(all(&instance, &paris).await?.len(), 150);
     let back = format!("{AT}?order=newest&from=2033-05-18T03:33:21Z");
@@ -140,7 +141,7 @@ async fn operator_cancels_a_selection_by_an_operation() -> Result<()> {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(queue.stats().await?.scheduled, 4);
-    // Nothing is selected, too much, or no id.
+    // A form without a selection, with too large a one, and with a text that is not an id.
     let none = submit(&instance, None, AT, "action=cancel&back=order%3Dnewest").await?;
     led(&none, &format!("{AT}?order=newest&did=nothing_selected"));
     let elsewhere = submit(&instance, None, AT, "action=cancel&back=%0d%0ax").await?;
@@ -163,10 +164,10 @@ async fn operator_cancels_a_selection_by_an_operation() -> Result<()> {
 }
 
 #[tokio::test]
-async fn selection_of_one_by_one_says_what_was_not_changed() -> Result<()> {
+async fn producer_cancels_a_selection_by_single_calls() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let queue = filled(&instance, 2).await?;
-    // A producer begins no operation.
+    // A producer must not begin an operation, so the page makes one call for each message.
     let form = "action=cancel&id=0&id=%3Cb%3E&back=state%3Dscheduled";
     let answer = submit(&instance, Some("producer"), AT, form).await?;
     assert_eq!(answer.status, 200, "{}", answer.body);
@@ -196,7 +197,7 @@ async fn selection_of_one_by_one_says_what_was_not_changed() -> Result<()> {
     ] {
         assert!(answer.body.contains(part), "{part}: {}", answer.body);
     }
-    // A second click.
+    // The form is sent a second time.
     let answer = submit(&instance, Some("operator"), AT, form).await?;
     assert!(answer.body.contains("Requeued 0 of 3"), "{}", answer.body);
     for (token, form) in [
@@ -218,7 +219,7 @@ async fn selection_of_one_by_one_says_what_was_not_changed() -> Result<()> {
 }
 
 #[tokio::test]
-async fn hostile_ids_and_errors_are_text_and_a_lost_redis_is_said() -> Result<()> {
+async fn messages_page_escapes_hostile_ids_and_errors() -> Result<()> {
     let mut instance = Instance::open().await?;
     let queue = instance.client.queue("<i>q")?;
     let hostile = "\"><script>alert(1)</script>\u{202e}{{7*7}}";

@@ -1,4 +1,4 @@
-//! The pages of the dashboard, as a browser without JavaScript gets them.
+//! The dashboard pages, as a browser without JavaScript receives them.
 
 mod audit;
 mod basics;

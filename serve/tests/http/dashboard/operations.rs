@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::dashboard::look::{look, look_as, look_until, rows, submit};
 use crate::instance::Instance;
 
-/// Begins an audit by the form of the server's page, and returns the address of its page.
+/// Begins an audit by the form on the server page, and returns the address of the operation's page.
 async fn audit(instance: &Instance, queue: &str) -> Result<String> {
     let body = format!("action=audit&queue={queue}");
     let answer = submit(instance, None, "/server", &body).await?;
@@ -16,7 +16,7 @@ async fn audit(instance: &Instance, queue: &str) -> Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn audit_begins_is_followed_and_listed() -> Result<()> {
+async fn form_begins_an_audit_that_the_list_shows() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     let empty = look(&instance, "/operations").await?.body;
@@ -35,7 +35,7 @@ async fn audit_begins_is_followed_and_listed() -> Result<()> {
     assert!(!page.contains("Stop after"), "{page}");
     let list = look(&instance, "/operations").await?.body;
     assert!(rows(&list)[0].starts_with("Audit orders done"), "{list}");
-    // Damage: a repair is offered, and mends it.
+    // The queue is damaged: the page offers a repair, which mends it.
     let keys = queue.keys_of("1").await?;
     instance.redis.command(&["HDEL", &keys[4], "1"])?;
     let address = audit(&instance, "orders").await?;
@@ -52,7 +52,7 @@ async fn audit_begins_is_followed_and_listed() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn operation_is_stopped_by_its_form_once_or_twice() -> Result<()> {
+async fn form_stops_an_operation_also_when_sent_twice() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     for number in 0..50 {
@@ -99,7 +99,7 @@ async fn operation_is_stopped_by_its_form_once_or_twice() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forms_are_refused_without_the_right() -> Result<()> {
+async fn operation_forms_are_refused_without_the_right() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     instance.queue("orders").await?;
     let own = instance.queue("other-1").await?;

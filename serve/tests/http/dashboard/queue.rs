@@ -1,4 +1,4 @@
-//! The page of one queue.
+//! `/queues/Q`: the page of one queue.
 
 mod forms;
 
@@ -21,7 +21,7 @@ fn assert_has(page: &Answer, texts: &[&str]) {
     }
 }
 
-/// The numbers in the table of what falls due.
+/// The counts in the table of due messages.
 fn due_counts(page: &Answer) -> Result<Vec<u64>> {
     let table = page.body.split("id=\"due-table\"").nth(1);
     let table = table.and_then(|rest| rest.split("</table>").next());
@@ -35,7 +35,7 @@ fn due_counts(page: &Answer) -> Result<Vec<u64>> {
 }
 
 #[tokio::test]
-async fn bars_sum_to_what_is_scheduled_and_lead_to_it() -> Result<()> {
+async fn bars_count_all_scheduled_messages_and_link_to_them() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     for (number, hours) in [1, 1, 20, 40, 1_000, 20_000].into_iter().enumerate() {
@@ -59,7 +59,8 @@ async fn bars_sum_to_what_is_scheduled_and_lead_to_it() -> Result<()> {
         let all = stats.scheduled + stats.ready;
         assert_eq!(counts.iter().sum::<u64>(), all, "{tab}");
         assert!(counts.len() > bars, "{tab}: {counts:?}");
-        // Of the two messages in an hour, the last bar has both or none: it ends at a round time.
+        // The last bar has both messages that are due in an hour, or neither: it ends at a round
+        // time.
         let last = counts.last().context("a count")?;
         assert!(
             [later, later.saturating_sub(2)].contains(last),
@@ -77,7 +78,7 @@ async fn bars_sum_to_what_is_scheduled_and_lead_to_it() -> Result<()> {
 }
 
 #[tokio::test]
-async fn figures_and_causes_say_why_messages_wait() -> Result<()> {
+async fn queue_page_says_why_messages_wait() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     queue.push("x").id("1").delay(HOUR).await?;
@@ -113,13 +114,13 @@ async fn figures_and_causes_say_why_messages_wait() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_worker_leaves_lateness_flow_and_itself() -> Result<()> {
+async fn queue_page_shows_a_worker_its_lateness_and_counts() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     queue.push("x").id("kept").delay(HOUR).await?;
     let worker = queue.worker().spawn(async |_: Delivery| {})?;
     let begun = async {
-        // Before this field is there, nothing is recorded.
+        // Workers record history only once this field exists.
         let words = ["HEXISTS", "dueq:{orders}:meta", "history"];
         while !instance.redis.command(&words)?.starts_with(":1") {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -164,7 +165,7 @@ async fn a_worker_leaves_lateness_flow_and_itself() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_empty_queue_says_what_to_run() -> Result<()> {
+async fn page_of_an_empty_queue_says_what_to_run() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("it's empty")?;
     queue.push("x").id("1").delay(HOUR).await?;
@@ -186,7 +187,7 @@ async fn an_empty_queue_says_what_to_run() -> Result<()> {
 }
 
 #[tokio::test]
-async fn names_that_others_chose_are_text() -> Result<()> {
+async fn queue_page_escapes_hostile_names() -> Result<()> {
     let instance = Instance::open().await?;
     let name = "<img src=x onerror=alert(1)>\u{202e}\"'&{{7*7}}".replace("{{", "[[");
     let name = name.replace("}}", "]]");
@@ -212,7 +213,7 @@ async fn names_that_others_chose_are_text() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_viewer_sees_no_forms_and_is_refused() -> Result<()> {
+async fn viewer_sees_no_forms_and_cannot_send_them() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let queue = instance.queue("orders").await?;
     let rule = Schedule::every(HOUR * 24).name("nightly");
@@ -261,11 +262,11 @@ async fn a_viewer_sees_no_forms_and_is_refused() -> Result<()> {
 }
 
 #[tokio::test]
-async fn parts_that_cannot_be_read_leave_the_rest() -> Result<()> {
+async fn queue_page_shows_the_parts_that_can_be_read() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     queue.push("x").id("2").delay(Duration::ZERO).await?;
-    // Only the counts need this command.
+    // Only the call for the counts needs this command of Redis.
     instance
         .redis
         .command(&["ACL", "SETUSER", "default", "-lindex"])?;
@@ -285,7 +286,7 @@ async fn parts_that_cannot_be_read_leave_the_rest() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_page_without_redis_says_so_in_each_part() -> Result<()> {
+async fn each_part_of_the_page_says_that_redis_is_unreachable() -> Result<()> {
     let mut instance = Instance::open().await?;
     instance.queue("orders").await?;
     instance.redis.kill()?;

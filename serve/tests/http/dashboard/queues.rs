@@ -1,4 +1,4 @@
-//! `/`: all queues.
+//! `/`: the list of all queues.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use dueq::Due;
 use crate::dashboard::look::{HOSTILE_IN_FORM, look, look_as, look_until, rows};
 use crate::instance::Instance;
 
-/// Queues of each kind of trouble: late, paused, dead, calm.
+/// Makes a queue of each kind: overdue, paused, with dead messages, and without trouble.
 async fn troubled(instance: &Instance) -> Result<()> {
     let calm = instance.client.queue("a-calm")?;
     for minutes in [2, 2, 7, 59, 90] {
@@ -38,19 +38,20 @@ async fn queues_page_lists_troubled_queues_first() -> Result<()> {
     for (row, start) in found.iter().zip(starts) {
         assert!(row.starts_with(start), "{found:?}");
     }
-    // Due between 5 and 10 minutes: one message of the five; after an hour: one.
+    // Of the five messages, one is due in 5 to 10 minutes, and one after an hour.
     let label = "due within an hour, each 5 minutes: 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1";
     assert!(page.contains(label), "{page}");
     let words = "4 queues · 1 overdue · 1 paused · 1 dead message";
     let summary = crate::dashboard::look::text(&page);
     assert!(summary.contains(words), "{summary}");
-    // Pushed in the last hour, ended, cancelled: no worker has recorded anything yet.
+    // The columns pushed, ended and cancelled of the last hour: no worker has recorded anything
+    // yet.
     assert!(found[3].contains("– – 0 0 –"), "{found:?}");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn order_filter_and_pages_are_in_the_address() -> Result<()> {
+async fn address_has_the_order_filter_and_page_of_the_list() -> Result<()> {
     let instance = Instance::open().await?;
     troubled(&instance).await?;
     let page = look_until(&instance, "/?sort=name", |page| rows(page).len() == 4).await?;
@@ -84,7 +85,7 @@ async fn order_filter_and_pages_are_in_the_address() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn empty_page_says_what_to_run() -> Result<()> {
+async fn queues_page_without_queues_says_what_to_run() -> Result<()> {
     let instance = Instance::open().await?;
     let page = look_until(&instance, "/", |page| page.contains("There is no queue")).await?;
     assert!(page.contains("dueq push orders"), "{page}");
@@ -92,14 +93,15 @@ async fn empty_page_says_what_to_run() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn callers_see_their_own_queues_only() -> Result<()> {
+async fn queues_page_shows_only_queues_of_the_caller() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     for name in ["orders", "other-1"] {
         instance.queue(name).await?;
     }
     let end = std::time::Instant::now() + crate::dashboard::look::LIMIT;
     loop {
-        // The viewer's look reads both queues; the foreigner sees nothing of the one.
+        // When the viewer loads the page, the server reads both queues. The page of the other
+        // caller must not show the one it may not use.
         let all = look_as(&instance, "viewer", "/").await?.body;
         let own = look_as(&instance, "foreigner", "/").await?.body;
         assert!(!own.contains("orders</a>"), "{own}");
@@ -112,7 +114,7 @@ async fn callers_see_their_own_queues_only() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn broken_queue_is_a_row_with_its_error() -> Result<()> {
+async fn broken_queue_is_listed_with_its_error() -> Result<()> {
     let instance = Instance::open().await?;
     instance.queue("calm").await?;
     instance.queue("broken").await?;
@@ -129,7 +131,7 @@ async fn broken_queue_is_a_row_with_its_error() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn last_counts_stay_while_redis_is_away() -> Result<()> {
+async fn queues_page_keeps_the_last_counts_without_redis() -> Result<()> {
     let mut instance = Instance::open().await?;
     instance.queue("orders").await?;
     look_until(&instance, "/", |page| rows(page).len() == 1).await?;

@@ -50,7 +50,7 @@ async fn search_finds_an_id_in_all_queues() -> Result<()> {
 }
 
 #[tokio::test]
-async fn go_leads_to_the_queue_or_says_that_there_is_none() -> Result<()> {
+async fn go_redirects_to_the_queue_if_it_exists() -> Result<()> {
     let instance = Instance::open().await?;
     instance.queue("a b").await?;
     led(&look(&instance, "/go?queue=a+b").await?, "/queues/~YSBi");

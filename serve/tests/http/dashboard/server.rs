@@ -1,4 +1,4 @@
-//! `/server`, and the strip of findings on every page.
+//! `/server`, and the strip of findings that every page has.
 
 use anyhow::Result;
 
@@ -6,7 +6,7 @@ use crate::dashboard::look::{look, look_as, look_until, text};
 use crate::instance::Instance;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn findings_have_problem_consequence_and_remedy() -> Result<()> {
+async fn page_shows_each_finding_with_its_remedy() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let config = ["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"];
     instance.redis.command(&config)?;
@@ -24,7 +24,7 @@ async fn findings_have_problem_consequence_and_remedy() -> Result<()> {
     ] {
         assert!(words.contains(part), "{part}: {words}");
     }
-    // The same on other pages, without a further look at Redis for 10 s.
+    // Other pages show the same findings; for 10 s Redis is not examined again.
     let page = look_as(&instance, "viewer", "/operations").await?.body;
     assert!(
         page.contains("What is wrong with the Redis server"),
@@ -35,7 +35,7 @@ async fn findings_have_problem_consequence_and_remedy() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn strip_appears_without_a_look_at_the_server() -> Result<()> {
+async fn pages_show_findings_before_the_server_page_is_opened() -> Result<()> {
     let instance = Instance::open().await?;
     let config = ["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"];
     instance.redis.command(&config)?;
@@ -46,7 +46,7 @@ async fn strip_appears_without_a_look_at_the_server() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_are_shown_while_redis_is_away() -> Result<()> {
+async fn server_page_is_shown_while_redis_is_away() -> Result<()> {
     let mut instance = Instance::open().await?;
     look_until(&instance, "/server", |page| page.contains("Examined")).await?;
     instance.redis.kill()?;
@@ -58,7 +58,7 @@ async fn pages_are_shown_while_redis_is_away() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn common_zones_are_suggested_and_valid() -> Result<()> {
+async fn suggested_time_zones_are_valid() -> Result<()> {
     let instance = Instance::open().await?;
     let page = look(&instance, "/operations").await?.body;
     let zones = page

@@ -1,4 +1,4 @@
-//! The numbers of a queue's page beside those that the test has counted itself.
+//! Compares the numbers on a queue's page with those that the test itself has counted.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -13,19 +13,20 @@ use crate::instance::Instance;
 /// Far longer than the test takes.
 const LIMIT: Duration = Duration::from_secs(120);
 const HOUR: Duration = Duration::from_secs(3_600);
-/// Messages that are handled, those that are cancelled, and those whose consumer crashes.
+/// The number of messages that are handled, of those that are cancelled, and of those whose
+/// consumer crashes.
 const HANDLED: u64 = 210;
 const CANCELLED: u64 = 187;
 const CRASHED: u64 = 3;
 const MAX_ATTEMPTS: u32 = 3;
-/// Bucket N of a histogram ends at 2^(7 + N/2) µs.
+/// The number of buckets of a histogram. Bucket N ends at 2^(7 + N/2) µs.
 const BUCKETS: u32 = 67;
 
-/// What a handler has noted of a delivery.
+/// What the handler recorded about one delivery.
 #[derive(Debug, Clone, Copy)]
 struct Handled {
-    /// The node has read the clock after this time and before the handler did: both since the
-    /// message was due.
+    /// Bounds of the lateness: the node reads the clock after the first of these times and before
+    /// the second. Both are counted from the due time.
     least_late_us: u64,
     most_late_us: u64,
     begin: Instant,
@@ -49,7 +50,7 @@ fn now_us() -> u64 {
     u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What a message is to do, how long its handler takes, and when it was pushed.
+/// A payload: what the handler does, how long it takes, and when the message was pushed.
 fn payload(what: &str, number: u64) -> String {
     format!("{what} {} {}", 10 << (number % 6), now_us())
 }
@@ -62,10 +63,11 @@ async fn handle(notes: Notes, delivery: Delivery) -> Result<(), String> {
     let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
     let (ms, pushed_us) = (number().unwrap_or(0), number().unwrap_or(0));
     tokio::time::sleep(Duration::from_millis(ms)).await;
-    // The call is within the handler, and so within the time that the node takes.
+    // The handler itself makes the call, so the call is part of the handler time that the node
+    // measures.
     let is_buried = what == "bury" && delivery.bury("the test says so").await.is_ok();
     let due_us = delivery.due_ms() * 1_000;
-    // A delivery after the first one has a due time of its own.
+    // A retried delivery has a new due time.
     let least_us = if delivery.attempt() == 1 {
         pushed_us
     } else {
@@ -95,7 +97,7 @@ async fn worker(url: &str, notes: &Notes) -> Result<WorkerHandle> {
     Ok(worker.retry(Retry::fixed(Duration::ZERO)).spawn(handler)?)
 }
 
-/// Waits for the first report of a worker: nothing before it counts.
+/// Waits for a worker's first report: history before it is not recorded.
 async fn begun(instance: &Instance) -> Result<()> {
     let end = Instant::now() + LIMIT;
     let words = ["HEXISTS", "dueq:{orders}:meta", "history"];
@@ -106,7 +108,7 @@ async fn begun(instance: &Instance) -> Result<()> {
     Ok(())
 }
 
-/// What happened to the messages, in the order of the page.
+/// What happened to the messages, in the order in which the page shows it.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     pushed: u64,
@@ -132,7 +134,7 @@ impl Counts {
     }
 }
 
-/// Takes messages as a consumer does that ends without a word: their leases lapse.
+/// Claims messages like a consumer that crashes: nobody settles them, and their leases expire.
 async fn crash(queue: &Queue, truth: &mut Counts) -> Result<()> {
     for number in 0..CRASHED {
         queue
@@ -153,7 +155,7 @@ async fn crash(queue: &Queue, truth: &mut Counts) -> Result<()> {
     Ok(())
 }
 
-/// Pushes messages of many latenesses, handler times and ends, and cancels others.
+/// Pushes messages that differ in lateness, handler time and end, and cancels others.
 async fn push(queue: &Queue, truth: &mut Counts) -> Result<()> {
     for number in 0..HANDLED {
         let what = match number % 21 {
@@ -162,7 +164,7 @@ async fn push(queue: &Queue, truth: &mut Counts) -> Result<()> {
             3 => "fail",
             _ => "ack",
         };
-        // From 0.3 s to 82 minutes, each in the middle of a bucket.
+        // Latenesses from 0.3 s to 82 minutes, each in the middle of a bucket.
         let due = Due::at_ms(now_us() / 1_000 - (300 << (number % 15)));
         queue
             .push(payload(what, number))
@@ -192,7 +194,7 @@ async fn push(queue: &Queue, truth: &mut Counts) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the history has all that happened.
+/// Waits until the history has all events.
 async fn reported(queue: &Queue, truth: &Counts, handled: u64) -> Result<()> {
     let end = Instant::now() + LIMIT;
     loop {
@@ -219,7 +221,7 @@ async fn reported(queue: &Queue, truth: &Counts, handled: u64) -> Result<()> {
     }
 }
 
-/// The text between two others.
+/// The text between `begin` and `end`.
 fn between<'a>(body: &'a str, begin: &str, end: &str) -> Result<&'a str> {
     let rest = body.split_once(begin).map(|(_, rest)| rest);
     let text = rest.and_then(|rest| rest.split_once(end));
@@ -227,7 +229,7 @@ fn between<'a>(body: &'a str, begin: &str, end: &str) -> Result<&'a str> {
         .with_context(|| format!("{begin} is not in {body}"))
 }
 
-/// The shortest and the longest time that is written so, in microseconds.
+/// The shortest and the longest duration that the page would write in this way, in microseconds.
 fn times_us(text: &str) -> Result<(u64, u64)> {
     let units = [
         ("µs", 1),
@@ -252,19 +254,19 @@ fn times_us(text: &str) -> Result<(u64, u64)> {
             *unit
         };
     }
-    // What follows the last digit is cut off, and so is a smaller unit that is zero.
+    // The page cuts off digits after the last one, and a smaller unit that is zero.
     Ok((sum, sum + last - 1))
 }
 
-/// The end of the bucket of a time.
+/// The upper bound of the bucket that contains a duration.
 fn bucket_us(us: u64) -> u64 {
     let ends = (0..BUCKETS).map(|bucket| (1_u128 << (14 + bucket)).isqrt());
     let mut ends = ends.map(|end| u64::try_from(end).unwrap_or(u64::MAX));
     ends.find(|end| us <= *end).unwrap_or(u64::MAX)
 }
 
-/// Whether a percentile on the page is the end of the bucket of the recorded one. Each recorded time
-/// is known to lie between two.
+/// Asserts that a percentile on the page is the upper bound of the right bucket. Each recorded
+/// duration is known by a lower and an upper bound.
 fn assert_percentile(text: &str, part: f64, recorded: &[(u64, u64)]) -> Result<()> {
     let rank = ((recorded.len() as f64 * part).ceil() as usize).clamp(1, recorded.len());
     let at_rank = |of: fn(&(u64, u64)) -> u64| {
@@ -292,7 +294,7 @@ fn assert_percentiles(body: &str, chart: &str, recorded: &[(u64, u64)]) -> Resul
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_page_shows_what_was_counted() -> Result<()> {
+async fn queue_page_shows_the_numbers_that_the_test_counted() -> Result<()> {
     let instance = Instance::open().await?;
     let url = instance.redis.url();
     let queue = instance.client.queue("orders")?;
@@ -314,7 +316,7 @@ async fn the_page_shows_what_was_counted() -> Result<()> {
         .iter()
         .map(|handled| (handled.least_late_us, handled.most_late_us))
         .collect();
-    // The node measures from before the handler until after it, which is over by now.
+    // The node measures the handler time from before the handler until after it.
     let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let handling: Vec<_> = all
         .iter()
@@ -357,7 +359,7 @@ async fn the_page_shows_what_was_counted() -> Result<()> {
 }
 
 #[test]
-fn shown_times_are_read_with_what_was_cut_off() -> Result<()> {
+fn parsed_duration_has_the_bounds_of_its_rounding() -> Result<()> {
     for (text, times) in [
         ("724 µs", (724, 724)),
         ("2.0 ms", (2_000, 2_099)),

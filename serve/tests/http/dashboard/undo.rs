@@ -1,4 +1,4 @@
-//! Undo of a cancel.
+//! Undo of a cancelled message on the dashboard.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const AT: &str = "/queues/orders/messages";
 
 #[tokio::test]
-async fn undo_stores_the_message_again_with_its_options() -> Result<()> {
+async fn undo_restores_the_message_with_its_options() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let queue = instance.client.queue("orders")?;
     let payload = b"\xff\x00".to_vec();
@@ -27,12 +27,12 @@ async fn undo_stores_the_message_again_with_its_options() -> Result<()> {
     assert!(queue.push_message(message).await?.is_created());
     let before = queue.get(b"\xffid").await?.context("it waits")?;
     let own = format!("{AT}/{}", dueq_input::id_path(b"\xffid"));
-    // A producer cancels it without a right to its payload.
+    // A producer, who may not read the payload, cancels it.
     let producer = Some("producer");
     let cancelled = submit(&instance, producer, &own, "action=cancel").await?;
     led(&cancelled, &format!("{own}?did=cancelled"));
     assert!(queue.get(b"\xffid").await?.is_none());
-    // A second click.
+    // The second click of a double click.
     led(
         &submit(&instance, producer, &own, "action=cancel").await?,
         &format!("{own}?did=cancelled"),
@@ -48,7 +48,7 @@ async fn undo_stores_the_message_again_with_its_options() -> Result<()> {
     ] {
         assert!(ended.body.contains(part), "{part}: {}", ended.body);
     }
-    // A viewer sees how it ended, and cannot undo it.
+    // A viewer sees how the message ended, and cannot undo the cancel.
     let bearer = instance.bearer("viewer");
     let headers = ["Accept: text/html", bearer.as_str()];
     let seen = instance.ask(&format!("GET {own}"), &headers, "").await?;
@@ -59,7 +59,7 @@ async fn undo_stores_the_message_again_with_its_options() -> Result<()> {
             .status,
         403
     );
-    // Two clicks at once: one stores it, and the other finds it.
+    // Two undo clicks at once: one stores the message, the other finds it there.
     let (one, other) = tokio::join!(
         submit(&instance, producer, &own, "action=undo"),
         submit(&instance, producer, &own, "action=undo")
@@ -73,7 +73,7 @@ async fn undo_stores_the_message_again_with_its_options() -> Result<()> {
     assert_eq!(back, before);
     assert_eq!(back.payload, payload);
     assert_eq!(back.state, MessageState::Scheduled);
-    // Later: the queue has it.
+    // A later undo also finds the message in the queue.
     led(
         &submit(&instance, producer, &own, "action=undo").await?,
         &format!("{own}?did=there"),
@@ -83,7 +83,7 @@ async fn undo_stores_the_message_again_with_its_options() -> Result<()> {
 }
 
 #[tokio::test]
-async fn undo_elsewhere_or_after_a_push_changes_nothing() -> Result<()> {
+async fn undo_on_another_instance_or_after_a_push_is_refused() -> Result<()> {
     let instance = Instance::open().await?;
     let beside = instance.beside().await?;
     let queue = instance.client.queue("orders")?;
@@ -93,7 +93,7 @@ async fn undo_elsewhere_or_after_a_push_changes_nothing() -> Result<()> {
         &submit(&instance, None, &own, "action=cancel").await?,
         &format!("{own}?did=cancelled"),
     );
-    // Another instance has not kept it.
+    // Another instance has not kept the message.
     let elsewhere = look(&beside, &own).await?;
     assert!(
         elsewhere.body.contains("cannot be brought back here"),
@@ -107,7 +107,7 @@ async fn undo_elsewhere_or_after_a_push_changes_nothing() -> Result<()> {
         "{}",
         answer.body
     );
-    // Another caller was told that it is cancelled.
+    // Another client cancels the id: an undo must not take that back.
     assert_eq!(
         queue.cancel("1").await?,
         dueq::outcomes::CancelOutcome::Cancelled
@@ -119,7 +119,7 @@ async fn undo_elsewhere_or_after_a_push_changes_nothing() -> Result<()> {
             .await?
             .contains("Nothing was changed")
     );
-    // The id is in use again.
+    // Another push has stored a message with the id.
     queue.push("second").id("1").due(HOUR).await?;
     let answer = submit(&instance, None, &own, "action=undo").await?;
     led(&answer, &format!("{own}?did=there"));
@@ -152,7 +152,7 @@ async fn undo_of_an_overdue_message_keeps_its_due_time() -> Result<()> {
     let shown = look(&instance, &own).await?.body;
     assert!(shown.contains("0 bytes: it is empty"), "{shown}");
     queue.configure(dueq::QueueLimits::new().layout3()).await?;
-    // Under a lease only the one that follows can be cancelled.
+    // While the message is leased, only its next message can be cancelled.
     for _delivery in claimed(&queue, 1).await? {
         let next = Message::new("")
             .id("1")
@@ -168,7 +168,7 @@ async fn undo_of_an_overdue_message_keeps_its_due_time() -> Result<()> {
 }
 
 #[tokio::test]
-async fn two_clicks_bring_back_one_message_even_if_it_is_handled() -> Result<()> {
+async fn second_undo_click_stores_no_second_message() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     for round in 0..20 {
@@ -197,7 +197,7 @@ async fn two_clicks_bring_back_one_message_even_if_it_is_handled() -> Result<()>
         assert!(reached.iter().all(|to| known.contains(to)), "{reached:?}");
         let undone = reached.iter().filter(|to| **to == known[0]).count();
         assert_eq!(undone, 1, "{reached:?}");
-        // A third one, later.
+        // A third click, some time later.
         led(
             &submit(&instance, None, &own, "action=undo").await?,
             &format!("{own}?did=used"),
@@ -210,9 +210,9 @@ async fn two_clicks_bring_back_one_message_even_if_it_is_handled() -> Result<()>
 }
 
 #[tokio::test]
-async fn long_payload_is_kept_only_if_there_is_memory_for_it() -> Result<()> {
+async fn undo_keeps_a_long_payload_only_if_memory_allows() -> Result<()> {
     let instance = Instance::start(|config, _| {
-        // The payload, its copy, and the answer that has it.
+        // Memory for the payload, its copy, and the response that contains it.
         config.max_body_bytes = 225_000;
         Ok(Vec::new())
     })
@@ -237,7 +237,7 @@ async fn largest_payload_is_cut_downloaded_and_undone() -> Result<()> {
     let queue = instance.client.queue("orders")?;
     let limits = dueq::QueueLimits::new().max_payload_bytes(16 << 20);
     queue.configure(limits).await?;
-    // Each of these bytes is six in JSON.
+    // In JSON each of these bytes takes six.
     let payload = vec![1_u8; 16 << 20];
     queue.push(payload.clone()).id("1").due(HOUR).await?;
     let own = format!("{AT}/1");
@@ -256,13 +256,14 @@ async fn largest_payload_is_cut_downloaded_and_undone() -> Result<()> {
     );
     let answer = submit(&instance, None, &own, "action=undo").await?;
     let took = start.elapsed();
-    // After 5 s without a reply a push is repeated, and finds the message.
+    // After 5 s without a reply the library repeats a push, and then finds the message.
     if took < Duration::from_secs(5) {
         led(&answer, &format!("{own}?did=undone"));
     }
     match queue.get("1").await? {
         Some(back) => assert!(back.payload == payload),
-        // A cancel can be undone for 10 s. A slow machine needs longer for this payload.
+        // An undo is possible for 10 s after the cancel. With this payload a slow machine needs
+        // longer.
         None => assert!(took >= Duration::from_secs(10), "{answer:?}"),
     }
     Ok(())

@@ -7,14 +7,15 @@ use crate::dashboard::look::{look_until, text};
 use crate::instance::Instance;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn workers_are_listed_with_their_leader() -> Result<()> {
+async fn workers_page_lists_workers_and_marks_the_leader() -> Result<()> {
     let instance = Instance::open().await?;
     let page = look_until(&instance, "/workers", |page| page.contains("No worker")).await?;
     assert!(page.contains("dueq work"), "{page}");
     let queue = instance.queue("orders").await?;
     let handle = |delivery: Delivery| async move { drop(delivery.ack().await) };
     let (first, second) = (queue.worker().spawn(handle)?, queue.worker().spawn(handle)?);
-    // Read once both live: the list of a queue is read again after 15 s only.
+    // Load the page only after both workers are live: the server reads a queue's workers again only
+    // after 15 s.
     while queue.nodes().await?.len() < 2 {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
@@ -30,7 +31,7 @@ async fn workers_are_listed_with_their_leader() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn due_messages_without_a_worker_are_named() -> Result<()> {
+async fn workers_page_names_queues_without_a_worker() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     queue.push("x").id("1").due(Due::at_ms(1)).await?;

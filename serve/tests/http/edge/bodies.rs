@@ -1,4 +1,4 @@
-//! Bodies: broken, too large, slow, and more than the memory for all of them.
+//! Request bodies: broken, too large, slow, or together larger than the memory for bodies.
 
 use anyhow::Result;
 use tokio::io::AsyncWriteExt;
@@ -56,13 +56,13 @@ async fn too_large_body_is_refused() -> Result<()> {
         413,
         "too_large"
     );
-    // Announced, and never sent.
+    // A `Content-Length` beyond the limit; the body is never sent.
     let own = instance.address;
     let announced = format!(
         "{PAUSE} HTTP/1.1\r\nHost: {own}\r\nContent-Length: 99999999999\r\nConnection: close\r\n\r\n"
     );
     assert_refused!(instance.raw(announced.as_bytes()).await?, 413, "too_large");
-    // Without a length.
+    // A body in chunks, without a `Content-Length`.
     let chunks = format!("10000\r\n{}\r\n", " ".repeat(0x10000)).repeat(17);
     let chunked = format!(
         "{PAUSE} HTTP/1.1\r\nHost: {own}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n{chunks}0\r\n\r\n"
@@ -72,7 +72,7 @@ async fn too_large_body_is_refused() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn truncated_body_changes_nothing() -> Result<()> {
+async fn truncated_body_changes_no_queue() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     let mut stream = instance.connect().await?;
@@ -88,7 +88,7 @@ async fn truncated_body_changes_nothing() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn body_that_pauses_for_10_s_ends() -> Result<()> {
+async fn body_that_pauses_for_10_s_is_refused() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     let mut stream = instance.connect().await?;
@@ -107,7 +107,7 @@ async fn body_that_pauses_for_10_s_ends() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bodies_share_their_memory() -> Result<()> {
+async fn bodies_share_one_memory_limit() -> Result<()> {
     let instance = Instance::start(|config, _| {
         config.max_body_bytes = 64;
         Ok(Vec::new())
@@ -118,7 +118,7 @@ async fn bodies_share_their_memory() -> Result<()> {
     let answer = instance.ask(PAUSE, &[JSON], &blank).await?;
     assert_refused!(&answer, 503, "bodies_full");
     assert_eq!(answer.json()?["retryable"], true);
-    // The refused body has given back its share.
+    // The refused body has freed its share of memory.
     let answer = instance.ask(PAUSE, &[JSON], "{\"for_ms\": 60000}").await?;
     assert_eq!(answer.status, 200, "{answer:?}");
     Ok(())

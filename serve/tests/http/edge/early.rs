@@ -1,4 +1,4 @@
-//! Answers before the end of the body: the caller can read them.
+//! Responses that the server sends before the request body has ended: the caller can read them.
 
 use anyhow::{Context, Result};
 use tokio::io::AsyncWriteExt;
@@ -8,14 +8,14 @@ use crate::instance::{Answer, Instance, to_end};
 
 const LINES: &str = "Content-Type: application/x-ndjson";
 
-/// Lines of this many bytes at least.
+/// A body of lines with at least this number of bytes.
 fn lines(bytes: usize) -> String {
     let line = format!("{{\"payload\": \"{}\"}}\n", "x".repeat(1_000));
     line.repeat(bytes / line.len() + 1)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failure_in_the_middle_of_an_upload_reaches_its_caller() -> Result<()> {
+async fn caller_reads_a_failure_that_ends_its_upload() -> Result<()> {
     let instance = Instance::open().await?;
     instance.queue("orders").await?;
     instance
@@ -29,7 +29,7 @@ async fn failure_in_the_middle_of_an_upload_reaches_its_caller() -> Result<()> {
         body.len()
     );
     for (head, end) in [(length, ""), (chunks, "\r\n0\r\n\r\n")] {
-        // Such a client writes all of its request, and reads then.
+        // A client that first writes its whole request, and only then reads.
         let mut stream = instance.connect().await?;
         for part in [head.as_bytes(), body.as_bytes(), end.as_bytes()] {
             stream
@@ -45,7 +45,7 @@ async fn failure_in_the_middle_of_an_upload_reaches_its_caller() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn large_body_of_a_refused_caller_is_dropped() -> Result<()> {
+async fn body_of_a_refused_caller_takes_no_memory() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let body = lines(24 << 20);
     let answer = instance

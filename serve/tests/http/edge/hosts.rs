@@ -6,7 +6,7 @@ use crate::assert_refused;
 use crate::instance::Instance;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn name_of_another_site_is_refused_on_loopback() -> Result<()> {
+async fn loopback_server_refuses_the_host_of_another_site() -> Result<()> {
     let instance = Instance::open().await?;
     let port = instance.address.port();
     for host in [
@@ -53,7 +53,7 @@ async fn forwarded_host_does_not_replace_the_host() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_or_double_host_is_refused() -> Result<()> {
+async fn missing_or_repeated_host_header_is_refused() -> Result<()> {
     let instance = Instance::open().await?;
     let own = instance.address;
     for (request, status) in [
@@ -98,7 +98,7 @@ async fn missing_or_double_host_is_refused() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn public_url_gives_host_and_prefix() -> Result<()> {
+async fn public_url_sets_the_allowed_host_and_the_path_prefix() -> Result<()> {
     let instance = Instance::with_tokens_and(|config| {
         config.public_url = Some("https://q.example.com/ops/dueq".parse().expect("a URL"))
     })

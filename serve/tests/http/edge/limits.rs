@@ -26,7 +26,7 @@ async fn each_caller_has_its_own_rate_limit() -> Result<()> {
         instance.status_as("operator", "GET /openapi.json").await?,
         200
     );
-    // A stranger spends nobody's requests, and health has no limit.
+    // Requests without a known caller count against no caller, and health has no limit.
     for _ in 0..20 {
         assert_eq!(instance.call("GET /v1/queues").await?.status, 401);
         assert_eq!(instance.call("GET /healthz").await?.status, 200);
@@ -51,7 +51,7 @@ async fn wrong_tokens_are_logged_and_limited_per_peer() -> Result<()> {
     assert!(statuses[..2] == [401, 401], "{statuses:?}");
     let refused = statuses.iter().filter(|status| **status == 429).count();
     assert!(refused > 10, "{statuses:?}");
-    // A right token of the same address has its own limit.
+    // A caller with a right token has its own limit, also at this address.
     let right = instance.ask_as("viewer", "GET /v1/queues", "").await?;
     assert_eq!(right.status, 200);
     let log = log.text();
@@ -67,7 +67,7 @@ async fn wrong_tokens_are_logged_and_limited_per_peer() -> Result<()> {
     Ok(())
 }
 
-/// Sends a request whose body stays open, and waits until the server reads it.
+/// Sends a request whose body is not complete, and waits until the server reads it.
 async fn request(instance: &Instance) -> Result<TcpStream> {
     let mut stream = instance.connect().await?;
     let head = format!(
@@ -89,7 +89,7 @@ async fn is_closed(stream: &mut TcpStream, within: Duration) -> bool {
 }
 
 #[tokio::test]
-async fn silent_connections_make_room_for_new_ones() -> Result<()> {
+async fn silent_connection_is_closed_to_admit_a_new_one() -> Result<()> {
     let log = Captured::start();
     let instance = Instance::start(|config, _| {
         config.max_connections = 4;
@@ -97,7 +97,7 @@ async fn silent_connections_make_room_for_new_ones() -> Result<()> {
     })
     .await?;
     let mut request = request(&instance).await?;
-    // One with half a head, one with half a login, and one that is idle after a request.
+    // One connection with half a head, one with half a login, and one that is idle after a request.
     let mut silent = vec![instance.connect().await?, instance.connect().await?];
     silent[0].write_all(b"GET /healthz HTTP/1.1\r\n").await?;
     let login = format!(
@@ -123,10 +123,10 @@ async fn silent_connections_make_room_for_new_ones() -> Result<()> {
             }
         }
     }
-    // They did not wait until silent ones have used up their time.
+    // The new connections did not wait for timeouts of the silent ones.
     let rooms = log.text().matches("dueq_serve.made_room").count();
     assert!(rooms >= 17, "{rooms}");
-    // The one with a request is still open.
+    // The connection with a request is still open.
     request.write_all(br#"{"payload""#).await?;
     let mut answer = [0; 12];
     request.read_exact(&mut answer).await?;
@@ -135,7 +135,7 @@ async fn silent_connections_make_room_for_new_ones() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connection_beyond_the_limit_waits_for_a_request() -> Result<()> {
+async fn connection_waits_while_all_others_have_requests() -> Result<()> {
     let instance = Instance::start(|config, _| {
         config.max_connections = 2;
         Ok(Vec::new())

@@ -1,4 +1,4 @@
-//! Connections, requests and their limits.
+//! Connections and requests: their limits, and how they end.
 
 mod bodies;
 mod early;

@@ -1,4 +1,4 @@
-//! Spellings of paths that must not reach another route or queue.
+//! Unusual spellings of paths, which must not reach another route or queue.
 
 use anyhow::Result;
 
@@ -6,7 +6,7 @@ use crate::assert_refused;
 use crate::instance::Instance;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn other_spellings_of_a_path_are_not_found() -> Result<()> {
+async fn unusual_spellings_of_a_path_are_not_found() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let queue = instance.queue("orders").await?;
     for path in [
@@ -42,7 +42,7 @@ async fn other_spellings_of_a_path_are_not_found() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_spelling_reaches_a_foreign_queue() -> Result<()> {
+async fn no_path_spelling_reaches_a_queue_of_another_caller() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let queue = instance.queue("orders").await?;
     for segment in [
@@ -68,7 +68,7 @@ async fn no_spelling_reaches_a_foreign_queue() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dots_in_a_segment_are_the_name_of_a_queue() -> Result<()> {
+async fn dots_in_a_segment_are_part_of_a_queue_name() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let queue = instance.queue("..").await?;
     for segment in ["%2e%2e", "~Li4"] {

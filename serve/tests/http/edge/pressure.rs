@@ -1,4 +1,4 @@
-//! As many streams, searches and bodies as there may be, and one more; peers that do not read.
+//! The largest number of streams, searches and bodies, and one more; and peers that do not read.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use crate::assert_refused;
 use crate::instance::{Answer, Instance, to_end};
 
-/// The number of this gauge or counter.
+/// The value of this gauge or counter.
 async fn metric(instance: &Instance, name: &str) -> Result<f64> {
     let page = instance.call("GET /metrics").await?.body;
     let line = page
@@ -33,7 +33,7 @@ pub(crate) async fn until(instance: &Instance, name: &str, wanted: f64) -> Resul
     }
 }
 
-/// Stops Redis, so that calls wait for some seconds, or lets it run again.
+/// Freezes Redis, so that calls wait for seconds, or lets it go on.
 fn freeze(instance: &Instance, is_frozen: bool) -> Result<()> {
     let signal = if is_frozen { "-STOP" } else { "-CONT" };
     let pid = instance.redis.pid().to_string();
@@ -44,7 +44,7 @@ fn freeze(instance: &Instance, is_frozen: bool) -> Result<()> {
     Ok(())
 }
 
-/// A connection with a stream of events, whose first bytes have come.
+/// A connection with a stream of events whose first bytes have arrived.
 async fn stream(instance: &Instance) -> Result<(TcpStream, String)> {
     let mut stream = instance.connect().await?;
     let head = format!(
@@ -60,7 +60,7 @@ async fn stream(instance: &Instance) -> Result<(TcpStream, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stream_257_is_refused_until_another_ends() -> Result<()> {
+async fn stream_beyond_256_is_refused_until_one_ends() -> Result<()> {
     let instance = Instance::open().await?;
     instance.queue("orders").await?;
     let mut streams = Vec::new();
@@ -73,7 +73,7 @@ async fn stream_257_is_refused_until_another_ends() -> Result<()> {
     let one_more = instance.call("GET /v1/events?queues=orders").await?;
     assert_refused!(&one_more, 503, "busy");
     assert_eq!(one_more.header("retry-after"), Some("30"));
-    // Other requests have room.
+    // Other requests are still served.
     assert_eq!(instance.call("GET /v1/queues/orders").await?.status, 200);
     drop(streams.pop());
     until(&instance, "dueq_serve_streams", 255.0).await?;
@@ -84,7 +84,7 @@ async fn stream_257_is_refused_until_another_ends() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn peer_that_does_not_read_is_cut_off() -> Result<()> {
+async fn connection_of_a_peer_that_does_not_read_is_closed() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     queue.push("x").id("0").await?;
@@ -106,7 +106,7 @@ async fn peer_that_does_not_read_is_cut_off() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_caller_has_one_search_and_all_have_four() -> Result<()> {
+async fn at_most_one_search_per_caller_and_four_in_all_run() -> Result<()> {
     let instance = std::sync::Arc::new(Instance::with_tokens().await?);
     for name in ["orders", "other-1"] {
         instance.queue(name).await?;
@@ -117,7 +117,7 @@ async fn each_caller_has_one_search_and_all_have_four() -> Result<()> {
         let instance = std::sync::Arc::clone(&instance);
         async move { instance.ask_as(role, "GET /v1/search?id=1", "").await }
     };
-    // Redis answers nothing meanwhile, so that no search ends.
+    // Redis is frozen meanwhile, so that no search ends.
     freeze(&instance, true)?;
     let (mut one, mut other) = (Box::pin(search("viewer")), Box::pin(search("viewer")));
     let (refused, left) = tokio::select! {
@@ -143,7 +143,7 @@ async fn each_caller_has_one_search_and_all_have_four() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slow_uploads_hold_what_they_sent_until_they_pause() -> Result<()> {
+async fn slow_uploads_stay_within_the_memory_limit() -> Result<()> {
     let instance = Instance::start(|config, _| {
         config.max_body_bytes = 1 << 20;
         Ok(Vec::new())

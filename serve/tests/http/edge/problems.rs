@@ -26,7 +26,7 @@ async fn unknown_paths_and_methods_are_problems() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn responses_cannot_be_read_or_framed_elsewhere() -> Result<()> {
+async fn response_headers_forbid_other_sites_to_embed_it() -> Result<()> {
     let instance = Instance::open().await?;
     for path in ["/healthz", "/v1/queues", "/nothing"] {
         let answer = instance.call(&format!("GET {path}")).await?;
@@ -46,7 +46,7 @@ async fn responses_cannot_be_read_or_framed_elsewhere() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn error_of_redis_says_that_nothing_applied() -> Result<()> {
+async fn problem_says_that_a_call_refused_by_redis_was_not_applied() -> Result<()> {
     let instance = Instance::open().await?;
     instance.redis.command(&["SET", "dueq:{wrong}:meta", "x"])?;
     let answer = instance.call("GET /v1/queues/wrong").await?;

@@ -1,4 +1,4 @@
-//! Heads that hide a second request, or that never end.
+//! Request heads that hide a second request, or that never end.
 
 use std::net::SocketAddr;
 
@@ -8,19 +8,19 @@ use tokio::io::AsyncWriteExt;
 use crate::assert_refused;
 use crate::instance::{Answer, Instance, to_end};
 
-/// How many responses the server sent.
+/// The number of responses that the server sent.
 fn responses(text: &str) -> usize {
     text.matches("HTTP/1.1 ").count()
 }
 
-/// A request that pauses the queue, with these lines in its head, and one that hides in its body.
+/// A request that pauses the queue, with these header lines; its body hides another request.
 fn pausing(own: SocketAddr, lines: &str) -> String {
     let pause = format!("PUT /v1/queues/orders/pause HTTP/1.1\r\nHost: {own}\r\n");
     format!("{pause}{lines}\r\n\r\n0\r\n\r\n{pause}\r\n")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn length_with_chunks_is_refused_before_anything_runs() -> Result<()> {
+async fn request_with_length_and_chunks_is_refused() -> Result<()> {
     let instance = Instance::open().await?;
     let (queue, own) = (instance.queue("orders").await?, instance.address);
     let chunked = "Transfer-Encoding: chunked";
@@ -44,7 +44,7 @@ async fn length_with_chunks_is_refused_before_anything_runs() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ambiguous_heads_are_refused() -> Result<()> {
+async fn ambiguous_request_heads_are_refused() -> Result<()> {
     let instance = Instance::open().await?;
     let (queue, own) = (instance.queue("orders").await?, instance.address);
     for lines in [
@@ -78,7 +78,7 @@ async fn ambiguous_heads_are_refused() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn other_targets_of_the_request_line_are_refused() -> Result<()> {
+async fn request_target_other_than_a_path_is_refused() -> Result<()> {
     let instance = Instance::open().await?;
     let (queue, own) = (instance.queue("orders").await?, instance.address);
     for (line, status) in [
@@ -111,7 +111,7 @@ async fn other_targets_of_the_request_line_are_refused() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn non_http_bytes_get_an_answer_at_once() -> Result<()> {
     let instance = Instance::open().await?;
-    // They have no empty line: a server that waits for it answers after 10 s, or never.
+    // These bytes contain no empty line: a server that waits for one answers after 10 s, or never.
     for bytes in [
         &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..],
         b"\0\0\0",
@@ -138,7 +138,7 @@ async fn oversize_head_is_refused() -> Result<()> {
         format!("GET /v1/queues HTTP/1.1\r\nHost: {own}\r\nX: {value}\r\n\r\n"),
         format!("GET /{value} HTTP/1.1\r\nHost: {own}\r\n\r\n"),
         format!("GET /v1/queues HTTP/1.1\r\nHost: {own}\r\n{many}\r\n"),
-        // Without an end.
+        // A head without an end.
         format!("GET /v1/queues HTTP/1.1\r\nHost: {own}\r\nX: {value}"),
     ] {
         assert_refused!(
@@ -157,7 +157,7 @@ async fn oversize_head_is_refused() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refusal_comes_after_the_responses_before_it() -> Result<()> {
+async fn refusal_follows_the_responses_to_earlier_requests() -> Result<()> {
     let instance = Instance::open().await?;
     let own = instance.address;
     let good = format!("GET /v1/queues HTTP/1.1\r\nHost: {own}\r\n\r\n");
@@ -166,11 +166,11 @@ async fn refusal_comes_after_the_responses_before_it() -> Result<()> {
     );
     let bad = pausing(own, "Content-Length: 5\r\nTransfer-Encoding: chunked");
     let all = format!("{good}{put}{good}{bad}{good}");
-    // At once, and in parts that cut heads and bodies anywhere.
+    // Sent at once, and in parts whose ends fall anywhere in heads and bodies.
     for size in [all.len(), 7] {
         let mut stream = instance.connect().await?;
         for part in all.as_bytes().chunks(size) {
-            let _ = stream.write_all(part).await; // the server may have ended it
+            let _ = stream.write_all(part).await; // the server may have closed it already
             tokio::task::yield_now().await;
         }
         let text = to_end(&mut stream).await?;
@@ -200,7 +200,7 @@ async fn request_with_chunks_is_the_last_of_its_connection() -> Result<()> {
     assert_eq!(responses(&text), 1, "{text}");
     assert_eq!(Answer::parse(&text)?.status, 200);
     queue.resume().await?;
-    // Broken chunks.
+    // Requests with malformed chunks.
     for chunks in [
         "-1\r\n\r\n",
         "0x2\r\n{}\r\n0\r\n\r\n",
@@ -220,7 +220,7 @@ async fn request_with_chunks_is_the_last_of_its_connection() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slow_head_ends_the_connection() -> Result<()> {
+async fn connection_with_a_slow_request_head_is_closed() -> Result<()> {
     let instance = Instance::open().await?;
     let silent = async {
         let mut stream = instance.connect().await?;
@@ -228,7 +228,7 @@ async fn slow_head_ends_the_connection() -> Result<()> {
     };
     let slow = async {
         let mut stream = instance.connect().await?;
-        // A byte a second resets no timer.
+        // One byte a second does not restart the time limit.
         let mut second = tokio::time::interval(std::time::Duration::from_secs(1));
         for byte in format!("GET /v1/queues HTTP/1.1\r\nHost: {}\r\n", instance.address).bytes() {
             second.tick().await;
@@ -244,7 +244,7 @@ async fn slow_head_ends_the_connection() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connection_serves_request_after_request() -> Result<()> {
+async fn connection_serves_many_requests_in_turn() -> Result<()> {
     let instance = Instance::open().await?;
     let own = instance.address;
     let request = format!("GET /v1/queues HTTP/1.1\r\nHost: {own}\r\n\r\n");

@@ -1,4 +1,4 @@
-//! The stop: no request is lost.
+//! The stop of the server: it loses no request.
 
 use anyhow::Result;
 use tokio::io::AsyncWriteExt;
@@ -8,7 +8,7 @@ use crate::captured::Captured;
 use crate::instance::{Answer, Instance, to_end};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn running_request_finishes_and_new_ones_are_refused() -> Result<()> {
+async fn stop_finishes_running_requests_and_refuses_new_ones() -> Result<()> {
     let mut instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     let mut stream = instance.connect().await?;
@@ -18,7 +18,7 @@ async fn running_request_finishes_and_new_ones_are_refused() -> Result<()> {
         instance.address
     );
     stream.write_all(head.as_bytes()).await?;
-    // The server asks for the body: the request runs.
+    // The server asks for the body, so the request runs.
     let expected = b"HTTP/1.1 100 Continue\r\n\r\n";
     let mut interim = vec![0; expected.len()];
     tokio::io::AsyncReadExt::read_exact(&mut stream, &mut interim).await?;

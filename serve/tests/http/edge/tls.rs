@@ -14,7 +14,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::instance::{Answer, Instance};
 
-/// The answer over TLS to a client that trusts this certificate only.
+/// Sends a request over TLS, trusting only this certificate, and returns the answer.
 async fn ask(instance: &Instance, trusted: &CertificateDer<'static>, path: &str) -> Result<Answer> {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.clone())?;
@@ -37,7 +37,7 @@ async fn ask(instance: &Instance, trusted: &CertificateDer<'static>, path: &str)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn renewed_certificate_is_served_and_a_half_written_one_not() -> Result<()> {
+async fn only_a_complete_new_certificate_is_served() -> Result<()> {
     let certify = |folder: &std::path::Path| -> Result<CertificateDer<'static>> {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(["localhost".to_owned()])?;
@@ -60,7 +60,7 @@ async fn renewed_certificate_is_served_and_a_half_written_one_not() -> Result<()
     assert_eq!(answer.status, 200);
     let strict = answer.header("strict-transport-security");
     assert_eq!(strict, Some("max-age=31536000"));
-    // Plain HTTP gets no answer.
+    // A client that speaks plain HTTP gets no answer.
     let plain = format!(
         "GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n",
         instance.address
@@ -77,7 +77,7 @@ async fn renewed_certificate_is_served_and_a_half_written_one_not() -> Result<()
         ask(&instance, &first, "/v1/queues").await.is_err(),
         "the old one is served"
     );
-    // A broken file changes nothing, nor does a key of another certificate.
+    // A broken file, or a key of another certificate, changes nothing.
     let key = fs::read(instance.folder.join("key.pem"))?;
     let other = rcgen::KeyPair::generate()?.serialize_pem();
     for broken in ["x", &other] {

@@ -1,4 +1,4 @@
-//! What every operation of the document refuses alike.
+//! What every operation of the OpenAPI document refuses.
 
 use anyhow::{Context, Result};
 
@@ -6,7 +6,7 @@ use crate::assert_refused;
 use crate::calls::{Call, calls, prepare};
 use crate::instance::{Answer, Instance};
 
-/// A server with the queue of the calls, and all calls but streams.
+/// A server with the queue that the calls need, and all calls except streams.
 pub(crate) async fn stage() -> Result<(Instance, Vec<Call>)> {
     let instance = Instance::with_tokens().await?;
     prepare(&instance).await?;
@@ -15,7 +15,7 @@ pub(crate) async fn stage() -> Result<(Instance, Vec<Call>)> {
     Ok((instance, calls))
 }
 
-/// Makes the call as the operator, with this line, body and further headers.
+/// Makes the call as the operator, with another request line, body and more headers.
 pub(crate) async fn ask(
     instance: &Instance,
     call: &Call,
@@ -52,7 +52,7 @@ async fn every_operation_refuses_unknown_parameters() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_change_ignores_a_condition() -> Result<()> {
+async fn every_change_obeys_or_refuses_a_conditional_header() -> Result<()> {
     let (instance, calls) = stage().await?;
     let document = instance.ask_as("operator", "GET /openapi.json", "").await?;
     let document = document.json()?;
@@ -75,7 +75,7 @@ async fn no_change_ignores_a_condition() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_body_is_plain_utf_8() -> Result<()> {
+async fn every_operation_refuses_a_body_other_than_plain_utf_8() -> Result<()> {
     let (instance, calls) = stage().await?;
     for call in calls.iter().filter(|call| !call.body.is_empty()) {
         let media = call.media_type.context("a type")?;
@@ -119,7 +119,7 @@ async fn only_pushes_and_settings_create_a_queue() -> Result<()> {
         "declare_schedule",
         "apply_schedules",
     ];
-    // What has nothing to do with a stored message needs no queue.
+    // Operations that need no stored message need no queue.
     let mut others = Vec::new();
     for call in calls.iter().filter(|call| call.path.contains("{queue}")) {
         let operation = &*call.operation;

@@ -1,5 +1,5 @@
-//! Redis away, full, loading, failing over, and a lost reply, during each operation: the answer is a
-//! problem that says whether the call was applied, and nothing else has changed.
+//! Makes every call while Redis is unreachable, full, loading, failing over, or loses a reply. Each
+//! problem says whether the call was applied, and nothing else has changed.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::calls::{Call, Needs, calls, prepare};
 use crate::captured::Captured;
 use crate::instance::{Answer, Instance};
 
-/// A line for each key: its name and the hash of its value. `DUMP` has the fields of a hash in any order.
+/// Prints each key with a hash of its value. `DUMP` has the fields of a hash in any order.
 const STATE: &str = "
     local function value(key)
         local kind = redis.call('TYPE', key).ok
@@ -38,7 +38,7 @@ pub(crate) fn state(instance: &Instance) -> Result<String> {
     instance.redis.command(&["EVAL", STATE, "0"])
 }
 
-/// The answer to a call; of a stream its beginning.
+/// The answer to a call. For a stream it is the beginning.
 async fn answer(instance: &Instance, call: &Call) -> Result<Answer> {
     let bearer = instance.bearer("operator");
     let media_type = call
@@ -69,7 +69,7 @@ async fn first_event(instance: &Instance, call: &Call, bearer: &str) -> Result<A
     Answer::parse(&String::from_utf8_lossy(&bytes))
 }
 
-/// The answers to all calls at once: each may take its 10 s of patience.
+/// Makes all calls concurrently, because each may take 10 s, and returns the answers.
 async fn answers(instance: &Arc<Instance>, calls: &[Call]) -> Result<Vec<(Call, Answer)>> {
     let mut running = JoinSet::new();
     for call in calls.iter().cloned() {
@@ -82,12 +82,12 @@ async fn answers(instance: &Arc<Instance>, calls: &[Call]) -> Result<Vec<(Call, 
     running.join_all().await.into_iter().collect()
 }
 
-/// The instance, of which no call is running.
+/// The instance, once no call uses it.
 fn alone(instance: &mut Arc<Instance>) -> Result<&mut Instance> {
     Arc::get_mut(instance).context("calls are running")
 }
 
-/// Checks the answer to a call that needs Redis, while Redis serves no call: `applied` is one of these.
+/// Checks the answer to a call that needs Redis, which is away: its `applied` is one of these.
 fn check(call: &Call, answer: &Answer, applied: &[&str]) -> Result<()> {
     let said = applied_of(call, answer)?;
     let is_fit = said.as_deref().is_none_or(|said| applied.contains(&said));
@@ -95,7 +95,7 @@ fn check(call: &Call, answer: &Answer, applied: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What the problem says of `applied`. None is fit for a call that is answered without Redis.
+/// The word `applied` of the problem. `None` for a call that is correctly answered without Redis.
 fn applied_of(call: &Call, answer: &Answer) -> Result<Option<String>> {
     let line = &call.line;
     match call.needs {
@@ -103,7 +103,7 @@ fn applied_of(call: &Call, answer: &Answer) -> Result<Option<String>> {
             assert!(answer.status < 500, "{line}: {answer:?}");
             return Ok(None);
         }
-        // It states what it does not know.
+        // The answer says which counts are unknown.
         Needs::Snapshot if answer.status == 200 => {
             assert!(answer.body.contains("\"age_ms\":"), "{line}: {answer:?}");
             return Ok(None);
@@ -123,8 +123,8 @@ fn declares(call: &Call) -> bool {
     ["declare_schedule", "apply_schedules"].contains(&&*call.operation)
 }
 
-/// Checks what holds for every test: the log steers no terminal and has no token, and every action of
-/// an operator has its two lines.
+/// Checks what must hold in every test: the log contains no terminal controls and no token, and
+/// every action of an operator has two audit lines.
 pub(crate) fn check_logs(instance: &Instance, log: &Captured) -> Result<()> {
     let text = log.text();
     let steers = |c: char| c != '\n' && (c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c));
@@ -139,7 +139,7 @@ pub(crate) fn check_logs(instance: &Instance, log: &Captured) -> Result<()> {
     Ok(())
 }
 
-/// How many connections Redis has, those of the server and of the test.
+/// The number of Redis's client connections, including those of the test.
 pub(crate) fn connections(instance: &Instance) -> Result<usize> {
     let clients = instance.redis.command(&["INFO", "clients"])?;
     let mut lines = clients.lines();
@@ -147,8 +147,8 @@ pub(crate) fn connections(instance: &Instance) -> Result<usize> {
     Ok(count.context("a count")?.parse()?)
 }
 
-/// Makes a call while Redis is away, until its problem says that it was not applied. It may find each
-/// connection broken that was open before, and then it may have been sent.
+/// Repeats a call while Redis is unreachable, until its problem says that it was not applied. On a
+/// connection that broke meanwhile, the call may have been sent, so its outcome is unknown.
 pub(crate) async fn unapplied(
     connections: usize,
     call: impl AsyncFn() -> Result<Answer>,
@@ -165,7 +165,7 @@ pub(crate) async fn unapplied(
     anyhow::bail!("it is unknown after {connections} repetitions")
 }
 
-/// A server whose Redis has served each call's prerequisites, and its log.
+/// A server whose Redis has everything that the calls need; and its log.
 struct Stage {
     log: Captured,
     instance: Arc<Instance>,
@@ -179,7 +179,7 @@ impl Stage {
         prepare(&instance).await?;
         let mut calls = calls(&instance).await?;
         calls.retain(|call| call.needs != Needs::More);
-        // The poller knows the queue, so that lists and streams have something to say.
+        // The poller must know the queue, so that lists and streams contain it.
         instance.ask_as("operator", "GET /v1/queues", "").await?;
         let before = state(&instance)?;
         let instance = Arc::new(instance);
@@ -191,15 +191,15 @@ impl Stage {
         })
     }
 
-    /// Waits until the server has noticed that Redis does not serve it.
+    /// Waits until the server has noticed that Redis is unreachable.
     async fn unready(&self) -> Result<()> {
         while self.instance.call("GET /readyz").await?.status == 200 {}
         Ok(())
     }
 
-    /// Every call is answered by a problem, and was not applied. A call may find a connection broken
-    /// that was open before: it may have been sent, so it may be unknown. Then that connection is
-    /// closed, so a call that is repeated once for each connection is not unknown any more.
+    /// Asserts that every call fails with a problem, and was not applied. On a connection that
+    /// broke meanwhile a call may have been sent, and its outcome is unknown; then it is closed. So
+    /// a call that is repeated once for each connection is certain in the end.
     async fn fails_unapplied(&self, connections: usize) -> Result<()> {
         self.unready().await?;
         let mut calls = self.calls.clone();
@@ -255,7 +255,7 @@ async fn every_operation_has_a_valid_call() -> Result<()> {
         let after = state(&stage.instance)?;
         match call.needs {
             Needs::Memory => assert_ne!(after, before, "{}: {answer:?}", call.line),
-            // One that resumes a queue that is open changes nothing.
+            // Resuming a queue that is not paused changes nothing.
             Needs::Change => {}
             _ => assert_eq!(after, before, "{}: {answer:?}", call.line),
         }
@@ -268,13 +268,13 @@ async fn every_operation_has_a_valid_call() -> Result<()> {
 async fn every_call_fails_unapplied_while_redis_is_away() -> Result<()> {
     let mut stage = Stage::of(Instance::with_tokens().await?).await?;
     let connections = connections(&stage.instance)?;
-    // It keeps its data.
+    // Redis saves its data before it stops.
     let _ = stage.instance.redis.command(&["SHUTDOWN", "SAVE"]);
     stage.fails_unapplied(connections).await?;
     alone(&mut stage.instance)?.redis.restart()?;
     assert_eq!(state(&stage.instance)?, stage.before);
     stage.ready().await?;
-    // No call that failed acts late.
+    // No failed call takes effect later.
     assert_eq!(state(&stage.instance)?, stage.before);
     check_logs(&stage.instance, &stage.log)
 }
@@ -292,9 +292,9 @@ async fn every_call_fails_unapplied_while_redis_loads() -> Result<()> {
 }
 
 #[tokio::test]
-async fn no_change_is_made_in_a_redis_that_became_a_replica() -> Result<()> {
+async fn every_change_fails_while_redis_is_a_replica() -> Result<()> {
     let stage = Stage::of(Instance::with_tokens().await?).await?;
-    // Nobody listens there: it keeps its data, and answers READONLY to writes.
+    // No master listens on port 1: the replica keeps its data, and refuses writes by READONLY.
     stage
         .instance
         .redis
@@ -302,7 +302,7 @@ async fn no_change_is_made_in_a_redis_that_became_a_replica() -> Result<()> {
     for (call, answer) in answers(&stage.instance, &stage.calls).await? {
         match call.needs {
             Needs::Change | Needs::Memory => check(&call, &answer, &["no"])?,
-            // A replica that was the master has what was there.
+            // A replica that was the master can still be read.
             _ if answer.status < 500 => {}
             _ => check(&call, &answer, &["no"])?,
         }
@@ -314,7 +314,7 @@ async fn no_change_is_made_in_a_redis_that_became_a_replica() -> Result<()> {
 }
 
 #[tokio::test]
-async fn full_redis_refuses_what_takes_memory_and_changes_nothing() -> Result<()> {
+async fn full_redis_refuses_calls_that_need_memory() -> Result<()> {
     let stage = Stage::of(Instance::with_tokens().await?).await?;
     let redis = &stage.instance.redis;
     for call in &stage.calls {
@@ -358,7 +358,7 @@ async fn lost_reply_is_repeated_or_reported_as_unknown() -> Result<()> {
 }
 
 #[tokio::test]
-async fn every_call_whose_replies_are_lost_is_unknown() -> Result<()> {
+async fn call_whose_every_reply_is_lost_is_unknown() -> Result<()> {
     let (instance, proxy) = Instance::proxied().await?;
     let stage = Stage::of(instance).await?;
     let pushed = stage.instance.client.queue("orders")?.stats().await?.pushed;
@@ -372,7 +372,8 @@ async fn every_call_whose_replies_are_lost_is_unknown() -> Result<()> {
             });
         }
         match call.needs {
-            // A declaration reads first which workers live, and that reply was lost.
+            // A declaration first reads which workers live. If that reply was lost, nothing was
+            // applied.
             _ if declares(&call) => check(&call, &answer, &["no", "unknown"])?,
             Needs::Change | Needs::Memory => check(&call, &answer, &["unknown"])?,
             _ if answer.status < 500 => {}
@@ -387,7 +388,7 @@ async fn every_call_whose_replies_are_lost_is_unknown() -> Result<()> {
         let found = stage.instance.ask_as("operator", &line, "").await?;
         assert_eq!(found.status, 404, "{name}: {found:?}");
     }
-    // However often they were repeated, each took effect once at most.
+    // However often a call was repeated, it took effect at most once.
     let stats = stage.instance.client.queue("orders")?.stats().await?;
     let is_push =
         |call: &&Call| call.operation.starts_with("push_") || call.operation == "trigger_schedule";

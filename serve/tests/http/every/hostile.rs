@@ -1,5 +1,5 @@
-//! Hostile names, bodies and tokens, at every operation of the document: each is refused by a problem,
-//! and nothing has changed.
+//! Hostile names, bodies and tokens, in every operation of the OpenAPI document: each is refused
+//! with a problem, and nothing changes.
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
@@ -31,7 +31,7 @@ impl Stage {
         })
     }
 
-    /// Asks as the operator, with the body and type of the call.
+    /// Sends another request line and body as the operator, with the content type of the call.
     async fn ask(&self, call: &Call, line: &str, body: &str) -> Result<Answer> {
         let bearer = self.instance.bearer("operator");
         let media_type = format!("Content-Type: {}", call.media_type.unwrap_or("text/plain"));
@@ -47,13 +47,13 @@ impl Stage {
         Ok(answer)
     }
 
-    /// Checks that nothing has changed.
+    /// Checks that no data in Redis has changed.
     fn end(self) -> Result<()> {
         assert_eq!(state(&self.instance)?, self.before);
         check_logs(&self.instance, &self.log)
     }
 
-    /// The calls with a body of one JSON object, with its fields.
+    /// The calls whose body is one JSON object, with the fields of that object.
     fn objects(&self) -> impl Iterator<Item = (&Call, Map<String, Value>)> {
         self.calls.iter().filter_map(|call| {
             let fields = serde_json::from_str(call.body).ok()?;
@@ -62,7 +62,7 @@ impl Stage {
     }
 }
 
-/// Whether the operation has the front layer, which health has not.
+/// Whether the operation has the front layer; only health has none.
 fn has_front(call: &Call) -> bool {
     !["healthz", "readyz"].contains(&&*call.operation)
 }
@@ -143,7 +143,7 @@ async fn every_operation_refuses_hostile_ids() -> Result<()> {
             let line = format!("{} {path}", call.method);
             let answer = stage.ask(call, &line, call.body).await?;
             assert_eq!(answer.status, 400, "{line}: {answer:?}");
-            // The library refuses the bytes that its ids lack.
+            // The library refuses ids with bytes that are not allowed.
             let code = answer.code()?;
             assert!(
                 ["invalid_path", "invalid_input"].contains(&&*code),
@@ -176,7 +176,7 @@ async fn every_operation_refuses_a_token_in_the_url() -> Result<()> {
         for line in lines {
             let answer = stage.ask(call, &line, call.body).await?;
             assert_refused!(&answer, 400, "token_in_query", "{line}");
-            // Without a right token, too.
+            // The token in the URL is refused also from a caller without a right token.
             let answer = stage.instance.ask(&line, &[], call.body).await?;
             assert_refused!(&answer, 400, "token_in_query", "{line}");
             assert!(!answer.body.contains(&token), "{answer:?}");
@@ -195,11 +195,11 @@ async fn every_operation_refuses_a_token_with_line_ends() -> Result<()> {
         .filter(|call| call.needs != Needs::Snapshot && has_front(call))
     {
         if ["begin_session", "end_session"].contains(&&*call.operation) {
-            continue; // they need no token
+            continue; // these operations need no token
         }
         for end in ["\n", "\r", "\r\n ", "\n X: y", "\0"] {
             let head = format!("{} HTTP/1.1\r\nHost: {own}\r\n", call.line);
-            // The second line of a token is no header of its own either.
+            // A line end in a token must not begin a further header.
             let header = format!(
                 "Authorization: Bearer {}{end}{}\r\n",
                 &token[..9],
@@ -259,11 +259,12 @@ async fn every_operation_with_a_body_refuses_broken_ones() -> Result<()> {
             "0",
             "\"{}\"",
         ] {
-            // The call of one message reads a list of messages too, and the other way round.
+            // The operation on one message also accepts a list of messages, and the other way
+            // round.
             let answer = stage.ask(call, &call.line, body).await?;
             let shown: String = body.chars().take(60).collect();
             let context = format!("{} {shown}: {answer:?}", call.line);
-            // Of many items the wrong ones are refused.
+            // If a body has many items, only the wrong ones are refused.
             let of_many = match &*call.operation {
                 "push_messages" => Some("created"),
                 "settle_deliveries" | "extend_deliveries" => Some("done"),
@@ -283,7 +284,7 @@ async fn every_operation_with_a_body_refuses_broken_ones() -> Result<()> {
 }
 
 #[tokio::test]
-async fn lying_lengths_of_bodies_change_nothing() -> Result<()> {
+async fn body_with_a_wrong_length_changes_nothing() -> Result<()> {
     let stage = Stage::open().await?;
     let bearer = stage.instance.bearer("operator");
     for (call, _) in stage.objects() {
@@ -293,7 +294,8 @@ async fn lying_lengths_of_bodies_change_nothing() -> Result<()> {
             "{} HTTP/1.1\r\nHost: {own}\r\n{bearer}\r\nContent-Type: {media_type}\r\n",
             call.line
         );
-        // Too short: what follows is the next request, and none.
+        // The announced length is too short: the rest of the body is taken for the next request,
+        // and is not one.
         let short = format!(
             "{head}Content-Length: {}\r\n\r\n{}",
             call.body.len() / 2,
@@ -306,11 +308,11 @@ async fn lying_lengths_of_bodies_change_nothing() -> Result<()> {
             .map(|text| &text[..3])
             .collect();
         match media_type {
-            // The line that was cut off is refused.
+            // A line that is cut off is refused.
             "application/x-ndjson" => assert_eq!(statuses, ["200", "400"], "{text}"),
             _ => assert_eq!(statuses, ["400", "400"], "{text}"),
         }
-        // Too long, and then the connection ends.
+        // The announced length is too long, and the connection ends early.
         let long = format!(
             "{head}Content-Length: {}\r\n\r\n{}",
             call.body.len() + 1,

@@ -1,4 +1,4 @@
-//! Every route, asked by every role, for its own and for a foreign queue, with and without
+//! Calls every route with every role, for a queue of the caller and for another, with and without
 //! `--read-only`. The routes come from the OpenAPI document.
 
 use anyhow::{Context, Result};
@@ -25,7 +25,7 @@ struct Route {
     body: &'static str,
 }
 
-/// The routes of the document, for this queue.
+/// The routes of the document, with this queue in their paths.
 async fn routes(instance: &Instance, queue: &str) -> Result<Vec<Route>> {
     let document = instance.read_as("viewer", "GET /openapi.json").await?;
     let mut routes = Vec::new();
@@ -38,7 +38,7 @@ async fn routes(instance: &Instance, queue: &str) -> Result<Vec<Route>> {
                 );
                 continue;
             };
-            // The other placeholders need no existing thing: the guard is before the handler.
+            // The other names in a path need not exist: the guard runs before the handler.
             let filled: Vec<_> = path
                 .split('/')
                 .map(|segment| match segment {
@@ -94,7 +94,7 @@ async fn every_route_allows_exactly_its_roles() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_route_serves_a_foreign_queue() -> Result<()> {
+async fn no_route_serves_a_queue_of_another_caller() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let (own, foreign) = (
         instance.queue("other-1").await?,
@@ -115,7 +115,7 @@ async fn no_route_serves_a_foreign_queue() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn read_only_server_refuses_all_but_reads() -> Result<()> {
+async fn read_only_server_refuses_every_change() -> Result<()> {
     let instance = Instance::with_tokens_and(|config| config.is_read_only = true).await?;
     let queue = instance.queue("orders").await?;
     for route in routes(&instance, "orders").await? {
@@ -171,9 +171,10 @@ async fn only_health_needs_no_token() -> Result<()> {
     Ok(())
 }
 
-/// Whoever asks "who did this?" finds the changes of operators, and not the work of programs.
+/// The audit log answers "who did this?" for changes by operators. It has no lines for the work of
+/// programs.
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_by_operators_have_lines_in_the_audit_log() -> Result<()> {
+async fn audit_log_has_changes_by_operators_only() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     instance.queue("orders").await?;
     for route in routes(&instance, "orders").await? {

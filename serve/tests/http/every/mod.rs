@@ -1,4 +1,4 @@
-//! What holds for every operation of the OpenAPI document.
+//! Tests that run over every operation of the OpenAPI document.
 
 pub(crate) mod declared;
 mod document;

@@ -1,4 +1,4 @@
-//! What is wrong is said in words of the caller, at every operation of the document.
+//! Every operation describes wrong input in words of the caller, not of serde or Rust.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::every::declared::{ask, stage};
 
-/// Words of serde and of Rust.
+/// Words of serde and Rust, which no problem may contain.
 const FOREIGN: [&str; 24] = [
     "u64",
     "u32",
@@ -35,7 +35,7 @@ const FOREIGN: [&str; 24] = [
     "target type",
 ];
 
-/// Checks each text of an answer that describes what is wrong.
+/// Checks every text in an answer that describes a problem.
 fn check_words(context: &str, value: &Value) {
     match value {
         Value::Object(fields) => {
@@ -116,7 +116,8 @@ async fn wrong_bodies_are_refused_in_words_of_the_caller() -> Result<()> {
         .into();
         bodies.push(format!("{}{}", "[".repeat(200), "]".repeat(200)));
         bodies.push(format!("{{\"a\": {}", "[".repeat(200)));
-        // Each of its own fields with each wrong value; what it lacks is refused for its name.
+        // Each field of the operation with each wrong value. A value for an unknown field is
+        // refused by its name.
         let described = &document["paths"][&call.path][call.method.to_lowercase()];
         let media_type = call.media_type.context("a type")?;
         let schema = &described["requestBody"]["content"][media_type]["schema"]["$ref"];
@@ -131,7 +132,7 @@ async fn wrong_bodies_are_refused_in_words_of_the_caller() -> Result<()> {
                 bodies.push(Value::Object(fields).to_string());
             }
         }
-        // The items of lists.
+        // Wrong values in the items of lists.
         for (name, item) in [
             ("messages", "{\"payload\": \"x\"}"),
             ("settlements", "{\"handle\": \"x\", \"action\": \"ack\"}"),
@@ -210,7 +211,7 @@ async fn wrong_parameters_are_refused_in_words_of_the_caller() -> Result<()> {
                     );
                 }
             }
-            // Without one that must be there.
+            // The call without one of its required parameters.
             let answer = ask(
                 &instance,
                 call,

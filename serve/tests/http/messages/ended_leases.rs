@@ -1,4 +1,4 @@
-//! An operator ends the lease of a message.
+//! Calls by which an operator ends the lease of a message.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const AT: &str = "/v1/queues/orders/messages";
 const LEASE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_ends_a_lease_once_on_record() -> Result<()> {
+async fn repeated_call_ends_one_lease_and_is_audited() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     let _ = queue.run_now("1").await?;
@@ -37,7 +37,7 @@ async fn an_operator_ends_a_lease_once_on_record() -> Result<()> {
         (answer.status, &answer.json()?["outcome"]),
         (200, &json!("ended"))
     );
-    // The repetition leaves the next lease alone.
+    // The repeated call does not end the next lease.
     let next = queue.claim(1, LEASE).await?;
     assert_refused!(
         instance.ask(&line, &headers, &lease).await?,

@@ -1,4 +1,4 @@
-//! `Idempotency-Key` with another body.
+//! An `Idempotency-Key` that is reused with another body.
 
 use anyhow::Result;
 use serde_json::json;
@@ -7,7 +7,7 @@ use crate::instance::Instance;
 use crate::{assert_has, assert_refused};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn key_with_another_body_is_refused() -> Result<()> {
+async fn idempotency_key_with_another_body_is_refused() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     let (json, lines) = (
@@ -51,9 +51,10 @@ async fn key_with_another_body_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// A normal first call costs Redis what it did: only a push that finds a message reads it.
+/// A first call with a key makes no further call of Redis: only a push that finds a message reads
+/// it.
 #[tokio::test(flavor = "multi_thread")]
-async fn first_push_with_a_key_reads_nothing() -> Result<()> {
+async fn first_push_with_a_key_reads_no_message() -> Result<()> {
     let instance = Instance::open().await?;
     let _queue = instance.queue("orders").await?;
     let calls = || {

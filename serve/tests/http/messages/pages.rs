@@ -1,4 +1,4 @@
-//! Pages of messages.
+//! Paged lists of messages.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::instance::Instance;
 const AT: &str = "/v1/queues/orders/messages";
 const DUE_MS: u64 = 2_000_000_000_000;
 
-/// A queue with messages `0` to `n`, each due a second after the one before.
+/// A queue with messages `0` to `n`; each is due one second after the previous one.
 async fn filled(instance: &Instance, n: u64) -> Result<dueq::Queue> {
     let queue = instance.client.queue("orders")?;
     let message = |k: u64| {
@@ -25,7 +25,7 @@ async fn filled(instance: &Instance, n: u64) -> Result<dueq::Queue> {
     Ok(queue)
 }
 
-/// The ids of all pages from this address on.
+/// The ids on all pages, beginning at this address.
 async fn ids(instance: &Instance, address: &str) -> Result<Vec<String>> {
     let (mut ids, mut next) = (Vec::new(), Some(address.to_owned()));
     while let Some(address) = next {
@@ -44,7 +44,7 @@ async fn ids(instance: &Instance, address: &str) -> Result<Vec<String>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_have_every_message_once_in_order() -> Result<()> {
+async fn message_pages_list_every_message_once_in_order() -> Result<()> {
     let instance = Instance::open().await?;
     filled(&instance, 650).await?;
     let oldest: Vec<_> = (0..650).map(|k: u64| k.to_string()).collect();
@@ -53,7 +53,7 @@ async fn pages_have_every_message_once_in_order() -> Result<()> {
         ids(&instance, &format!("{AT}?state=scheduled")).await?,
         oldest
     );
-    // A page of more than 250 messages takes several calls.
+    // A page of more than 250 messages needs several calls of Redis.
     for limit in [7, 250, 600, 1_000] {
         let address = format!("{AT}?state=scheduled&limit={limit}&order=newest");
         assert_eq!(ids(&instance, &address).await?, newest, "{limit}");
@@ -74,7 +74,7 @@ async fn pages_have_every_message_once_in_order() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn list_has_times_errors_and_addresses() -> Result<()> {
+async fn message_list_has_times_errors_and_addresses() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     for id in ["a/b", "c"] {
@@ -102,7 +102,7 @@ async fn list_has_times_errors_and_addresses() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn foreign_and_forged_cursors_are_refused() -> Result<()> {
+async fn cursor_of_another_list_or_a_forged_one_is_refused() -> Result<()> {
     let instance = Instance::open().await?;
     filled(&instance, 3).await?;
     instance.queue("mail").await?;
@@ -116,7 +116,7 @@ async fn foreign_and_forged_cursors_are_refused() -> Result<()> {
         format!("{next}="),
         format!("{AT}?state=scheduled&cursor="),
         format!("{AT}?state=scheduled&cursor=%00"),
-        // Of a queue with partitions: 1/orders/scheduled/oldest/7/
+        // The cursor of a queue with partitions: 1/orders/scheduled/oldest/7/
         format!("{AT}?state=scheduled&cursor=MS9vcmRlcnMvc2NoZWR1bGVkL29sZGVzdC83Lw"),
     ];
     for address in foreign {
@@ -147,7 +147,7 @@ async fn foreign_and_forged_cursors_are_refused() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn before_ends_the_pages_in_both_orders() -> Result<()> {
+async fn parameter_before_bounds_the_list_in_both_orders() -> Result<()> {
     let instance = Instance::open().await?;
     filled(&instance, 20).await?;
     let at = |k: u64| DUE_MS + k * 1_000;
@@ -173,12 +173,12 @@ async fn before_ends_the_pages_in_both_orders() -> Result<()> {
     Ok(())
 }
 
-/// The ready list is in the order of promotion, which may not be that of the times.
+/// The ready list is in the order of promotion, which may differ from that of the due times.
 #[tokio::test(flavor = "multi_thread")]
-async fn before_finds_ready_messages_that_were_promoted_late() -> Result<()> {
+async fn parameter_before_finds_ready_messages_promoted_late() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
-    // A claim makes the server attend the queue: it promotes what is due.
+    // A claim makes the server attend the queue, and so promote due messages.
     let json = ["Content-Type: application/json"];
     let claim = instance.ask("POST /v1/queues/orders/claims", &json, "{}");
     assert_eq!(claim.await?.status, 204);

@@ -1,4 +1,4 @@
-//! Payloads of messages: cut, withheld, downloaded.
+//! Payloads of messages: truncated, withheld, downloaded.
 
 use anyhow::Result;
 use dueq::Message;
@@ -9,7 +9,7 @@ use crate::{assert_has, assert_refused};
 const AT: &str = "/v1/queues/orders/messages";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn payload_is_cut_and_withheld() -> Result<()> {
+async fn payload_is_truncated_and_withheld_by_role() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let queue = instance.client.queue("orders")?;
     queue
@@ -50,7 +50,7 @@ async fn payload_is_cut_and_withheld() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn payload_is_a_sandboxed_attachment() -> Result<()> {
+async fn payload_is_downloaded_as_a_sandboxed_attachment() -> Result<()> {
     let instance = Instance::with_tokens_and(|config| config.max_body_bytes = 64).await?;
     let queue = instance.client.queue("orders")?;
     let html = "<script>alert(1)</script>";

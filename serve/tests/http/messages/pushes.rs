@@ -1,4 +1,4 @@
-//! Many messages in one request.
+//! Requests that push many messages.
 
 use anyhow::{Context, Result};
 use dueq::{MessageState, QueueLimits};
@@ -13,7 +13,7 @@ const LINES: &str = "Content-Type: application/x-ndjson";
 const KEY: &str = "Idempotency-Key: nightly";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn post_of_one_message_names_its_address() -> Result<()> {
+async fn post_of_one_message_returns_its_address() -> Result<()> {
     let instance = Instance::open().await?;
     let body = "{\"payload\": \"x\", \"delay\": \"1h\"}";
     let answer = instance.ask(POST, &[JSON], body).await?;
@@ -21,7 +21,7 @@ async fn post_of_one_message_names_its_address() -> Result<()> {
     let address = answer.header("location").context("an address")?;
     let read = instance.call(&format!("GET {address}")).await?;
     assert_eq!(read.json()?["id"], answer.json()?["id"]);
-    // With a key the second one finds the first.
+    // With an idempotency key the second call finds the message of the first.
     for status in [201, 200] {
         let answer = instance.ask(POST, &[JSON, KEY], body).await?;
         assert_eq!(answer.status, status, "{answer:?}");
@@ -31,7 +31,7 @@ async fn post_of_one_message_names_its_address() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn key_outlives_a_message_that_was_handled() -> Result<()> {
+async fn key_prevents_a_second_message_after_the_first_ended() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     let body = "{\"payload\": \"x\"}";
@@ -130,7 +130,7 @@ async fn list_of_messages_has_a_result_for_each() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_lines_are_refused_with_their_numbers() -> Result<()> {
+async fn wrong_lines_are_reported_by_line_number() -> Result<()> {
     let instance = Instance::open().await?;
     let mut body = "{\"payload\": \"x\"}\n\n{\n".to_owned();
     body.push_str(&"{}\n".repeat(120));
@@ -162,7 +162,7 @@ async fn wrong_lines_are_refused_with_their_numbers() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn full_queue_stops_the_lines_and_says_how_far() -> Result<()> {
+async fn full_queue_ends_the_push_and_reports_lines_done() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     queue
@@ -205,11 +205,11 @@ async fn line_that_was_cut_off_is_not_pushed() -> Result<()> {
     Ok(())
 }
 
-/// How many lines of the test below.
+/// The number of lines in the test below.
 const MANY: usize = 3_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lines_cut_off_and_sent_again_are_stored_once() -> Result<()> {
+async fn repeated_upload_stores_each_line_once() -> Result<()> {
     let instance = Instance::open().await?;
     let body: String = (0..MANY)
         .map(|n| format!("{{\"payload\": \"{n}\", \"delay\": \"24h\"}}\n"))

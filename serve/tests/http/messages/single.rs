@@ -19,7 +19,7 @@ async fn get(instance: &Instance, id: &str) -> Result<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn put_creates_once_and_names_the_address() -> Result<()> {
+async fn repeated_put_creates_one_message() -> Result<()> {
     let instance = Instance::open().await?;
     let body = json!({ "payload": { "a": 1.0 }, "delay": "1h" });
     let answer = instance.send(&format!("PUT {AT}/order%2F4"), &body).await?;
@@ -28,7 +28,7 @@ async fn put_creates_once_and_names_the_address() -> Result<()> {
     assert_eq!(answer.header("location"), Some(&*address));
     let created = answer.json()?;
     assert_has!(created, { "id": "order/4", "outcome": "created" });
-    // The same call again, by the other spelling.
+    // The call is repeated, with the other encoding of the id.
     let again = instance.send(&format!("PUT {address}"), &body).await?;
     assert_eq!((again.status, again.header("location")), (200, None));
     let again = again.json()?;
@@ -42,7 +42,7 @@ async fn put_creates_once_and_names_the_address() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn put_changes_a_waiting_message_if_asked() -> Result<()> {
+async fn put_with_on_conflict_changes_a_waiting_message() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     let replace = json!({ "payload": "new", "delay": "2h", "on_conflict": "replace" });
@@ -70,7 +70,7 @@ async fn put_changes_a_waiting_message_if_asked() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn put_with_a_window_is_remembered() -> Result<()> {
+async fn put_with_a_window_prevents_a_second_message() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     let body = json!({ "payload": "x", "window": "1h" });
@@ -215,7 +215,7 @@ async fn patch_moves_a_waiting_message() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn delete_cancels_what_waits() -> Result<()> {
+async fn delete_cancels_a_waiting_message() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     let line = format!("DELETE {AT}/1");
@@ -251,7 +251,7 @@ async fn delete_cancels_what_waits() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requeue_revives_a_dead_message_on_record() -> Result<()> {
+async fn requeue_of_a_dead_message_is_audited() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     let line = format!("POST {AT}/1/requeue");
@@ -278,7 +278,7 @@ async fn requeue_revives_a_dead_message_on_record() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn full_queue_and_full_redis_are_507() -> Result<()> {
+async fn full_queue_or_full_redis_answers_507() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     queue

@@ -1,4 +1,4 @@
-//! The canary: a requeue goes on only if its first messages do not die again.
+//! The canary: a requeue goes on only if none of its first messages dies again.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn body(canary: u64, wait_ms: u64) -> Value {
     json!({ "kind": "requeue", "canary": canary, "canary_wait_ms": wait_ms, "pace": 100_000 })
 }
 
-/// Claims so many messages, and settles each as `settle` does.
+/// Claims this number of messages, and settles each with `settle`.
 async fn each<F: Future<Output = Result<()>>>(
     queue: &Queue,
     count: usize,
@@ -36,7 +36,7 @@ async fn ack(_: usize, delivery: dueq::Delivery) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_death_of_a_canary_stops_the_requeue() -> Result<()> {
+async fn death_of_a_canary_message_stops_the_requeue() -> Result<()> {
     for partitions in [1, 3] {
         let instance = Instance::open().await?;
         if partitions > 1 {
@@ -74,7 +74,7 @@ async fn one_death_of_a_canary_stops_the_requeue() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn settled_canary_lets_the_others_follow() -> Result<()> {
+async fn requeue_goes_on_after_its_canary_is_settled() -> Result<()> {
     for partitions in [1, 3] {
         let instance = Instance::open().await?;
         if partitions > 1 {
@@ -88,7 +88,7 @@ async fn settled_canary_lets_the_others_follow() -> Result<()> {
         let (address, _) = begun(&instance, body(10, 600_000)).await?;
         each(&queue, 10, async |number, delivery| {
             match number {
-                // A message that is due again is handled.
+                // A handler that calls `again` has handled the message.
                 0 => delivery.again(Duration::from_secs(3_600)).await.map(drop)?,
                 _ => ack(number, delivery).await?,
             }
@@ -107,14 +107,14 @@ async fn settled_canary_lets_the_others_follow() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn canary_that_nobody_settles_stops_the_requeue() -> Result<()> {
+async fn unsettled_canary_stops_the_requeue() -> Result<()> {
     let instance = Instance::open().await?;
     let (queue, _) = dead(&instance, 100).await?;
     let end = run(&instance, body(5, 50)).await?;
     assert_has!(end, { "state": "stopped", "done": 5 });
     let reason = "5 of the canary's 5 messages were not settled in time, 0 of them failed";
     assert_eq!(end["reason"], reason);
-    // Failed ones wait for their next attempt: they neither died nor succeeded.
+    // Messages that failed wait for their next attempt: they have neither died nor succeeded.
     each(&queue, 5, ack).await?;
     let (address, _) = begun(&instance, body(3, 2_000)).await?;
     each(&queue, 3, async |_, delivery| {
@@ -130,7 +130,7 @@ async fn canary_that_nobody_settles_stops_the_requeue() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn canary_above_the_number_of_dead_takes_all() -> Result<()> {
+async fn canary_larger_than_the_dead_set_requeues_all() -> Result<()> {
     let instance = Instance::open().await?;
     let (queue, _) = dead(&instance, 3).await?;
     let (address, _) = begun(&instance, body(100, 600_000)).await?;
@@ -143,7 +143,7 @@ async fn canary_above_the_number_of_dead_takes_all() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiting_canary_can_be_stopped() -> Result<()> {
+async fn requeue_can_be_stopped_while_its_canary_waits() -> Result<()> {
     let instance = Instance::open().await?;
     let (queue, _) = dead(&instance, 10).await?;
     let (address, _) = begun(&instance, body(2, 600_000)).await?;

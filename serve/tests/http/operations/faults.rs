@@ -9,7 +9,7 @@ use crate::every::faults::{connections, unapplied};
 use crate::instance::Instance;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn operation_goes_on_when_redis_is_back() -> Result<()> {
+async fn operation_goes_on_after_redis_has_returned() -> Result<()> {
     let mut instance = Instance::open().await?;
     let (queue, before_ms) = dead(&instance, 400).await?;
     let (address, _) = begun(&instance, requeue(before_ms, 200)).await?;
@@ -17,7 +17,7 @@ async fn operation_goes_on_when_redis_is_back() -> Result<()> {
         shown["done"].as_u64() > Some(40)
     })
     .await?;
-    // It keeps its data.
+    // Redis saves its data before it stops.
     let _ = instance.redis.command(&["SHUTDOWN", "SAVE"]);
     let waiting = until(&instance, &address, |shown| !shown["waiting"].is_null()).await?;
     assert_eq!(waiting["state"], "running", "{waiting}");
@@ -38,7 +38,7 @@ async fn operation_goes_on_when_redis_is_back() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_reply_is_counted_as_unknown() -> Result<()> {
+async fn operation_reports_messages_of_a_lost_reply_as_unknown() -> Result<()> {
     let instance = Instance::open().await?;
     let (queue, before_ms) = dead(&instance, 100).await?;
     let proxy = dueq_testkit::Proxy::start(instance.redis.port())?;
@@ -54,12 +54,13 @@ async fn lost_reply_is_counted_as_unknown() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn canary_with_a_lost_reply_does_not_grow() -> Result<()> {
+async fn lost_reply_does_not_make_a_canary_larger() -> Result<()> {
     let instance = Instance::open().await?;
     let (queue, before_ms) = dead(&instance, 100).await?;
     let proxy = dueq_testkit::Proxy::start(instance.redis.port())?;
     let other = Instance::before(&proxy.url()).await?;
-    // Redis knows the script from now on: the reply that is lost is that of the step.
+    // From now on Redis has the script: the lost reply is that of the step, not that of loading the
+    // script.
     queue.requeue_steps(0).step(1).await?;
     proxy.cut_reply_of("oldest");
     let body = json!({
@@ -93,7 +94,7 @@ async fn damaged_queue_fails_the_operation() -> Result<()> {
         shown["done"].as_u64() > Some(4)
     })
     .await?;
-    // Another program writes over a key.
+    // Another program overwrites a key of the queue.
     instance.redis.command(&["SET", &queue.keys()[5], "x"])?;
     let end = ended(&instance, &address).await?;
     assert_eq!(
@@ -151,7 +152,7 @@ async fn deleted_queue_stops_the_operation() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn operation_without_redis_is_not_begun() -> Result<()> {
+async fn operation_is_not_begun_while_redis_is_away() -> Result<()> {
     let mut instance = Instance::open().await?;
     dead(&instance, 3).await?;
     let connections = connections(&instance)?;

@@ -1,4 +1,4 @@
-//! Requeues of those messages that died in the same way.
+//! Requeues of one group: dead messages with one error.
 
 use std::collections::HashMap;
 
@@ -10,11 +10,11 @@ use super::{LIMIT, begun, bury, bury_as, ended, lines_of, push, run, until};
 use crate::assert_has;
 use crate::instance::Instance;
 
-/// The first call of a script has its text.
+/// The text of the script, which only the first call of it sends to Redis.
 const REQUEUE: &str = include_str!("../../../../lua/dist/requeue.lua");
 const ERRORS: [&str; 3] = ["timeout\nat line 3", "gone: <b>", ""];
 
-/// A queue with so many dead messages.
+/// A queue with this number of dead messages.
 async fn dead(instance: &Instance, count: usize) -> Result<Queue> {
     let queue = instance.client.queue("orders")?;
     push(&queue, "old-", count).await?;
@@ -22,7 +22,7 @@ async fn dead(instance: &Instance, count: usize) -> Result<Queue> {
     Ok(queue)
 }
 
-/// How many dead messages have each error.
+/// The number of dead messages with each error.
 async fn errors(queue: &Queue) -> Result<HashMap<String, usize>> {
     let mut counts = HashMap::new();
     for message in queue.list(MessageState::Dead, None, 1_000).await?.messages {
@@ -31,7 +31,7 @@ async fn errors(queue: &Queue) -> Result<HashMap<String, usize>> {
     Ok(counts)
 }
 
-/// How many messages are due, and how many dead.
+/// The number of due messages, and that of dead ones.
 async fn due_and_dead(queue: &Queue) -> Result<[u64; 2]> {
     let stats = queue.stats().await?;
     Ok([stats.scheduled + stats.ready, stats.dead])
@@ -42,7 +42,7 @@ fn group(error: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn group_is_requeued_and_others_stay_dead() -> Result<()> {
+async fn group_requeue_leaves_other_groups_dead() -> Result<()> {
     for partitions in [1, 3] {
         let instance = Instance::open().await?;
         if partitions > 1 {
@@ -61,7 +61,7 @@ async fn group_is_requeued_and_others_stay_dead() -> Result<()> {
         assert_eq!(due_and_dead(&queue).await?, [250, 500]);
         let left = errors(&queue).await?;
         assert_eq!((left.len(), left.get(ERRORS[0])), (2, None), "{left:?}");
-        // Messages without an error are a group, too. No message crashed.
+        // Messages without an error are a group, too. None of them crashed.
         for (body, done) in [
             (json!({ "kind": "requeue", "crashed": true }), 0),
             (group("none of them"), 0),
@@ -75,7 +75,7 @@ async fn group_is_requeued_and_others_stay_dead() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn group_that_dies_again_is_requeued_once() -> Result<()> {
+async fn group_requeue_skips_messages_that_died_again() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = dead(&instance, 600).await?;
     let (other, stop) = (queue.clone(), tokio_util::sync::CancellationToken::new());
@@ -101,9 +101,9 @@ async fn group_that_dies_again_is_requeued_once() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn canary_of_a_group_is_of_the_group() -> Result<()> {
+async fn canary_of_a_group_takes_messages_of_the_group_only() -> Result<()> {
     let instance = Instance::open().await?;
-    // The first page has fewer of the group than the canary takes.
+    // The first page has fewer messages of the group than the canary takes.
     let queue = instance.client.queue("orders")?;
     push(&queue, "first-", 150).await?;
     bury(&queue, 150).await?;
@@ -124,8 +124,8 @@ async fn canary_of_a_group_is_of_the_group() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_replies_of_a_group_requeue_nothing_twice() -> Result<()> {
-    // The read before a requeue can be made again. A requeue whose reply is lost is not.
+async fn group_requeue_is_not_repeated_after_a_lost_reply() -> Result<()> {
+    // The server repeats the read before a requeue, but not a requeue whose reply was lost.
     for is_unknown in [false, true] {
         let instance = Instance::open().await?;
         let queue = dead(&instance, 30).await?;
@@ -150,7 +150,7 @@ async fn lost_replies_of_a_group_requeue_nothing_twice() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requeue_from_a_time_leaves_what_died_before() -> Result<()> {
+async fn requeue_from_a_time_leaves_earlier_deaths() -> Result<()> {
     for partitions in [1, 3] {
         let instance = Instance::open().await?;
         let queue = instance.client.queue("orders")?;
@@ -159,7 +159,7 @@ async fn requeue_from_a_time_leaves_what_died_before() -> Result<()> {
         }
         let mut began = Vec::new();
         for name in ["before-", "incident-", "after-"] {
-            // Nothing died in this millisecond yet.
+            // A time before the next message dies: no message has died in this millisecond.
             let earlier = queue.dues(&[]).await?.now_ms;
             while queue.dues(&[]).await?.now_ms <= earlier {}
             began.push(queue.dues(&[]).await?.now_ms);

@@ -1,4 +1,4 @@
-//! Purges, cancels, audits and repairs; dry runs of all; what is refused.
+//! Purges, cancels, audits and repairs; dry runs of all; and operations that are refused.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ async fn dry_run_counts_and_changes_nothing() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn purge_removes_what_was_selected() -> Result<()> {
+async fn purge_removes_only_the_selected_messages() -> Result<()> {
     let instance = Instance::open().await?;
     let (queue, before_ms) = dead(&instance, 300).await?;
     push(&queue, "later-dead-", 3).await?;
@@ -95,7 +95,7 @@ async fn purge_removes_what_was_selected() -> Result<()> {
     let end = run(&instance, body("scheduled", json!(due_ms))).await?;
     assert_has!(end, { "done": 20, "before_ms": due_ms });
     push(&queue, "due-", 5).await?;
-    // A claim fills the ready list with what it does not take.
+    // A claim promotes messages: those that it does not take are on the ready list.
     let mut released = false;
     while !released {
         for delivery in queue.claim(1, super::LIMIT).await? {
@@ -116,7 +116,7 @@ async fn purge_removes_what_was_selected() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cancel_tells_what_it_left_alone() -> Result<()> {
+async fn cancel_reports_the_messages_it_did_not_cancel() -> Result<()> {
     let instance = Instance::open().await?;
     let (queue, _) = dead(&instance, 2).await?;
     scheduled(&queue, 300).await?;
@@ -124,7 +124,7 @@ async fn cancel_tells_what_it_left_alone() -> Result<()> {
     queue.push("x").id(&b"\xff"[..]).delay(super::LIMIT).await?;
     let mut held = Vec::new();
     while held.is_empty() {
-        held = queue.claim(1, super::LIMIT).await?; // it is due within this millisecond
+        held = queue.claim(1, super::LIMIT).await?; // the message is due within this millisecond
     }
     let mut ids: Vec<_> = (0..300).map(|number| format!("later-{number}")).collect();
     ids.extend(["held", "old-0", "none", "~_w"].map(str::to_owned));
@@ -137,7 +137,7 @@ async fn cancel_tells_what_it_left_alone() -> Result<()> {
     );
     assert_eq!(end["before_ms"], Value::Null);
     assert_eq!(depths(&queue).await?, [0, 0, 1, 2]);
-    // Within 12 s a cancel answers the same again.
+    // A cancel that is repeated within 12 s gets the answer of the first.
     let again = run(&instance, body).await?;
     assert_eq!(again["done"], 301, "{again}");
     let body = json!({ "kind": "cancel", "ids": ["old-0"], "dead": true });
@@ -148,7 +148,7 @@ async fn cancel_tells_what_it_left_alone() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn repair_mends_what_the_audit_found() -> Result<()> {
+async fn repair_mends_the_damage_that_an_audit_found() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     scheduled(&queue, 600).await?;
@@ -181,7 +181,7 @@ async fn repair_mends_what_the_audit_found() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_operations_are_refused_and_not_begun() -> Result<()> {
+async fn invalid_operations_are_refused_and_not_begun() -> Result<()> {
     let instance = Instance::open().await?;
     let absent = begin(&instance, json!({ "kind": "requeue" })).await?;
     assert_refused!(absent, 404, "no_such_queue");
@@ -257,7 +257,7 @@ async fn wrong_operations_are_refused_and_not_begun() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn operations_of_foreign_queues_are_out_of_reach() -> Result<()> {
+async fn caller_cannot_reach_operations_of_other_queues() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     dead(&instance, 3).await?;
     instance.queue("other-1").await?;
@@ -271,7 +271,7 @@ async fn operations_of_foreign_queues_are_out_of_reach() -> Result<()> {
     assert_eq!(begun.status, 202, "{begun:?}");
     let id = begun.json()?["id"].as_str().expect("an id").to_owned();
     assert_eq!(begun.json()?["by"], "operator");
-    // By the path of a queue that the caller may use.
+    // The path has a queue that the caller may use, and the id an operation on another queue.
     let foreign = format!("/v1/queues/other-1/operations/{id}");
     for line in [format!("GET {foreign}"), format!("POST {foreign}/stop")] {
         let answer = instance.ask_as("foreigner", &line, "").await?;

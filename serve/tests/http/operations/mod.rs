@@ -19,7 +19,7 @@ pub(crate) use crate::instance::{JSON, LIMIT};
 
 pub(crate) const AT: &str = "/v1/queues/orders/operations";
 
-/// How many messages are dead at first: `make proof NAME=operations` sets 100,000.
+/// The number of dead messages at the start. `make proof NAME=operations` sets 100,000.
 fn size() -> usize {
     let size = std::env::var("DUEQ_OPERATIONS_DEAD").ok();
     size.and_then(|size| size.parse().ok()).unwrap_or(3_000)
@@ -31,7 +31,7 @@ async fn begin(instance: &Instance, body: Value) -> Result<Answer> {
     instance.ask(&line, &[JSON], &body.to_string()).await
 }
 
-/// Begins an operation that must begin, and returns its address and what the answer says.
+/// Begins an operation, asserts that it began, and returns its address and the JSON of the answer.
 async fn begun(instance: &Instance, body: Value) -> Result<(String, Value)> {
     let answer = begin(instance, body).await?;
     ensure!(answer.status == 202, "{answer:?}");
@@ -40,7 +40,7 @@ async fn begun(instance: &Instance, body: Value) -> Result<(String, Value)> {
     Ok((address.context("an address")?.to_owned(), shown))
 }
 
-/// Asks for an operation until it is as expected.
+/// Reads an operation repeatedly until it is as expected.
 async fn until(
     instance: &Instance,
     address: &str,
@@ -70,7 +70,7 @@ async fn run(instance: &Instance, body: Value) -> Result<Value> {
     ended(instance, &address).await
 }
 
-/// Pushes so many messages that are due, with ids that begin with `prefix`.
+/// Pushes this number of due messages, with ids that begin with `prefix`.
 async fn push(queue: &Queue, prefix: &str, count: usize) -> Result<()> {
     let message = |number| Message::new("x").id(format!("{prefix}{number}"));
     for receipt in queue.push_many((0..count).map(message)).await {
@@ -79,7 +79,7 @@ async fn push(queue: &Queue, prefix: &str, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Buries so many messages that are due, one after another with the next of these errors.
+/// Buries this number of due messages; each gets the next of these errors, in rotation.
 async fn bury_as(queue: &Queue, count: usize, errors: &[&'static str]) -> Result<()> {
     let mut buried = 0;
     while buried < count {
@@ -96,15 +96,16 @@ async fn bury_as(queue: &Queue, count: usize, errors: &[&'static str]) -> Result
     Ok(())
 }
 
-/// Buries so many messages that are due.
+/// Buries this number of due messages.
 async fn bury(queue: &Queue, count: usize) -> Result<()> {
     bury_as(queue, count, &["no\nsecond line"]).await
 }
 
-/// A queue orders with so many dead messages, `old-0` and so on, and a time after they died.
+/// The queue `orders` with this number of dead messages, `old-0` and so on; and a time after their
+/// deaths.
 async fn dead(instance: &Instance, count: usize) -> Result<(Queue, u64)> {
     let queue = instance.client.queue("orders")?;
-    // Each partition keeps its share, and ids fall on them unevenly.
+    // Each partition keeps its part of the dead messages, and ids are distributed unevenly.
     let limits = dueq::QueueLimits::new().keep_dead((10 * count as u64).max(100_000));
     queue.configure(limits).await?;
     push(&queue, "old-", count).await?;
@@ -120,7 +121,7 @@ async fn dead(instance: &Instance, count: usize) -> Result<(Queue, u64)> {
     Ok((queue, last_ms))
 }
 
-/// Pushes so many messages that are due far in the future.
+/// Pushes this number of messages that are due far in the future.
 async fn scheduled(queue: &Queue, count: usize) -> Result<u64> {
     let due_ms = 4_000_000_000_000;
     let message = |number| {
@@ -134,20 +135,20 @@ async fn scheduled(queue: &Queue, count: usize) -> Result<u64> {
     Ok(due_ms)
 }
 
-/// How many messages are scheduled, ready, leased and dead.
+/// The number of scheduled, ready, leased and dead messages.
 async fn depths(queue: &Queue) -> Result<[u64; 4]> {
     let stats = queue.stats().await?;
     Ok([stats.scheduled, stats.ready, stats.leased, stats.dead])
 }
 
-/// The lines of the audit log of this operation.
+/// The lines of the audit log about this operation.
 fn lines_of(instance: &Instance, shown: &Value) -> Result<Vec<Value>> {
     let mut lines = instance.audit()?;
     lines.retain(|line| line["action"] == shown["id"]);
     Ok(lines)
 }
 
-/// Waits until the audit log has the end of this operation.
+/// Waits until the audit log has the last line of this operation.
 async fn end_line(instance: &Instance, shown: &Value) -> Result<Value> {
     let end = Instant::now() + LIMIT;
     loop {
@@ -160,7 +161,7 @@ async fn end_line(instance: &Instance, shown: &Value) -> Result<Value> {
     }
 }
 
-/// The body of a requeue at this pace.
+/// The body of a requeue with this pace.
 fn requeue(before_ms: u64, pace: u64) -> Value {
     json!({ "kind": "requeue", "before_ms": before_ms, "pace": pace })
 }

@@ -1,4 +1,4 @@
-//! What the audit log and the list say of operations.
+//! What the audit log and the list of operations contain.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -8,12 +8,12 @@ use crate::instance::Instance;
 use crate::{assert_has, assert_refused};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn operation_has_a_line_before_it_and_one_at_its_end() -> Result<()> {
+async fn operation_has_audit_lines_before_and_at_its_end() -> Result<()> {
     let instance = Instance::open().await?;
     let (_, before_ms) = dead(&instance, 30).await?;
     let (address, shown) = begun(&instance, requeue(before_ms, 10)).await?;
     let lines = instance.audit()?;
-    // The request has been answered, and the operation runs.
+    // The request that began the operation is answered; the operation is still running.
     let of_request: Vec<_> = lines
         .iter()
         .filter(|line| line["method"] == "POST")
@@ -65,7 +65,7 @@ async fn end_of_an_operation_is_logged_before_it_is_shown() -> Result<()> {
     );
     assert_eq!(last["operation"]["skipped"]["absent"], 1);
     assert_eq!(last["operation"]["done"], 1);
-    // The ids are in the line of the request.
+    // The audit line of the request contains the ids.
     let lines = instance.audit()?;
     let request = lines.iter().find(|line| line["action"] == start["request"]);
     assert_eq!(request.map(|line| &line["body"]["ids"]), Some(&ids));
@@ -73,7 +73,7 @@ async fn end_of_an_operation_is_logged_before_it_is_shown() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stop_of_the_server_ends_operations_on_record() -> Result<()> {
+async fn stop_of_the_server_ends_operations_and_audits_it() -> Result<()> {
     let mut instance = Instance::open().await?;
     let (queue, before_ms) = dead(&instance, 60).await?;
     let (address, shown) = begun(&instance, requeue(before_ms, 20)).await?;
@@ -104,7 +104,7 @@ async fn stop_of_the_server_ends_operations_on_record() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn operation_is_refused_if_its_line_cannot_be_written() -> Result<()> {
+async fn operation_is_refused_if_its_audit_line_fails() -> Result<()> {
     let instance = Instance::start(|config, _| {
         config.audit_log = Some("/dev/full".into());
         Ok(Vec::new())
@@ -120,7 +120,7 @@ async fn operation_is_refused_if_its_line_cannot_be_written() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn list_has_those_on_queues_of_the_caller() -> Result<()> {
+async fn list_has_only_operations_on_queues_of_the_caller() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let audit = "{\"kind\": \"audit\"}";
     for queue in ["orders", "other-1", "other 2"] {

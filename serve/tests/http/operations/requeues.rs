@@ -1,4 +1,4 @@
-//! Requeues: what dies meanwhile stays dead, and the same call does the rest.
+//! Requeues: messages that die meanwhile stay dead, and a repeated call requeues the rest.
 
 use anyhow::Result;
 use dueq::inspect::MessageCursor;
@@ -9,7 +9,7 @@ use super::{AT, begin, begun, bury, dead, depths, end_line, ended, push, requeue
 use crate::instance::Instance;
 use crate::{assert_has, assert_refused};
 
-/// All dead messages: id and when they died.
+/// All dead messages: each with its id and the time of its death.
 async fn all_dead(queue: &Queue) -> Result<Vec<(String, u64)>> {
     let (mut all, mut cursor) = (Vec::new(), None::<MessageCursor>);
     loop {
@@ -26,14 +26,14 @@ async fn all_dead(queue: &Queue) -> Result<Vec<(String, u64)>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requeue_leaves_what_dies_meanwhile() -> Result<()> {
+async fn requeue_leaves_messages_that_die_meanwhile() -> Result<()> {
     let (instance, size) = (Instance::open().await?, super::size());
     let (queue, before_ms) = dead(&instance, size).await?;
-    // One dies before the operation, and after `before_ms`.
+    // A message dies before the operation begins, but after `before_ms`.
     push(&queue, "between-", 1).await?;
     bury(&queue, 1).await?;
     let between_ms = queue.get("between-0").await?.expect("dead").time_ms;
-    // A worker that fails everything: what is requeued dies again while the operation runs.
+    // A worker whose handler always fails: requeued messages die again while the operation runs.
     let other = instance.client.queue("orders")?;
     let stop = tokio_util::sync::CancellationToken::new();
     let stopped = stop.clone().cancelled_owned();
@@ -64,7 +64,7 @@ async fn requeue_leaves_what_dies_meanwhile() -> Result<()> {
     }
     stop.cancel();
     dying.await??;
-    // Each old one was requeued once, and nothing else was.
+    // Each old message was requeued once, and no other message was.
     assert_eq!(queue.stats().await?.requeued, size as u64);
     let died = all_dead(&queue).await?;
     assert_eq!(died.len(), all);
@@ -72,14 +72,14 @@ async fn requeue_leaves_what_dies_meanwhile() -> Result<()> {
     assert!(earlier.is_empty(), "{} were left", earlier.len());
     let between = died.iter().find(|(id, _)| id == "between-0");
     assert_eq!(between.map(|(_, ms)| *ms), Some(between_ms));
-    // The same call again finds nothing.
+    // A repeated call finds no messages to requeue.
     let again = run(&instance, requeue(before_ms, 100_000)).await?;
     assert_has!(again, { "state": "done", "done": 0 });
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopped_requeue_is_continued_by_the_same_call() -> Result<()> {
+async fn repeated_call_continues_a_stopped_requeue() -> Result<()> {
     let instance = Instance::open().await?;
     let (queue, _) = dead(&instance, 60).await?;
     let body = json!({ "kind": "requeue", "pace": 20 });
@@ -89,7 +89,7 @@ async fn stopped_requeue_is_continued_by_the_same_call() -> Result<()> {
         shown["done"].as_u64() > Some(2)
     })
     .await?;
-    // What dies from now on is untouched by the continuation too.
+    // The continuation, too, leaves messages that die from now on.
     queue.push("x").id("new").await?;
     let stopped = instance.call(&format!("POST {address}/stop")).await?;
     assert_eq!(stopped.status, 202, "{stopped:?}");
@@ -103,29 +103,30 @@ async fn stopped_requeue_is_continued_by_the_same_call() -> Result<()> {
     assert_eq!(second["done"], json!(60 - done), "{second}");
     let stats = queue.stats().await?;
     assert_eq!((stats.requeued, stats.dead), (60, done + 1));
-    // To stop what has ended changes nothing.
+    // Stopping an ended operation changes nothing.
     let again = instance.call(&format!("POST {address}/stop")).await?;
     assert_eq!((again.status, again.json()?), (202, first));
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_operation_of_a_kind_runs_on_a_queue() -> Result<()> {
+async fn queue_runs_one_operation_of_a_kind_at_a_time() -> Result<()> {
     let instance = Instance::open().await?;
     let (queue, before_ms) = dead(&instance, 60).await?;
     let slow = requeue(before_ms, 1);
     let (address, shown) = begun(&instance, slow.clone()).await?;
-    // The same call again: its first answer may have been lost.
+    // The repeated call joins the running operation: its first answer may have been lost.
     let same = begin(&instance, slow).await?;
     assert_eq!(same.status, 200, "{same:?}");
     assert_eq!(same.json()?["id"], shown["id"]);
     let other = begin(&instance, requeue(before_ms, 2)).await?;
     assert_refused!(&other, 409, "operation_running");
     assert_eq!(other.json()?["operation"], shown["id"], "{other:?}");
-    // Without a time it is the running one, too: the answer had the time.
+    // A request without `before_ms` means the running operation, too: its lost answer contained the
+    // time.
     let same = begin(&instance, json!({ "kind": "requeue", "pace": 1 })).await?;
     assert_eq!((same.status, &same.json()?["id"]), (200, &shown["id"]));
-    // Other kinds and other queues are not in its way.
+    // Operations of other kinds or on other queues can run at the same time.
     let counted = run(&instance, json!({ "kind": "audit" })).await?;
     assert_eq!(counted["state"], "done", "{counted}");
     instance.queue("mail").await?;
@@ -163,7 +164,7 @@ async fn instance_runs_sixteen_operations_at_once() -> Result<()> {
             _ => assert_eq!(answer.status, 202, "{answer:?}"),
         }
     }
-    // A refused one takes no place, and one that has ended gives its place back.
+    // A refused operation does not count, and an ended one no longer counts.
     let first = instance.call("GET /v1/queues/queue-0/operations").await?;
     let href = first.json()?["operations"][0]["href"].clone();
     let href = href.as_str().expect("an address");
@@ -178,7 +179,7 @@ async fn instance_runs_sixteen_operations_at_once() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_instances_requeue_each_message_once() -> Result<()> {
+async fn each_message_is_requeued_once_by_two_instances() -> Result<()> {
     let instance = Instance::open().await?;
     let (queue, before_ms) = dead(&instance, 2_000).await?;
     let other = instance.beside().await?;
@@ -193,7 +194,7 @@ async fn two_instances_requeue_each_message_once() -> Result<()> {
     assert_eq!(done(&one) + done(&two), 2_000, "{one} {two}");
     let stats = queue.stats().await?;
     assert_eq!((stats.requeued, stats.dead), (2_000, 0));
-    // Each instance knows its own operations.
+    // Each instance knows only its own operations.
     let id = one["id"].as_str().expect("an id");
     let foreign = other.call(&format!("GET {AT}/{id}")).await?;
     assert_refused!(foreign, 404, "no_such_operation");

@@ -8,7 +8,7 @@ use dueq_testkit::cluster::Cluster;
 use crate::instance::Instance;
 use crate::queues::lists::list_until;
 
-/// A server before a cluster of three masters, with queues on each.
+/// A server in front of a cluster of three masters, with queues on each master.
 async fn on_cluster() -> Result<(Instance, Cluster, Vec<String>)> {
     let cluster = Cluster::start(3).await?;
     let instance = Instance::before(&cluster.url()).await?;
@@ -46,7 +46,7 @@ async fn list_and_search_cover_all_masters() -> Result<()> {
         (&found["asked"], &found["complete"]),
         (&names.len().into(), &true.into())
     );
-    // A queue that comes later is found by the next scan.
+    // The next scan finds a queue that is created later.
     instance.queue("q-99").await?;
     let has_new = |list: &serde_json::Value| list.to_string().contains("q-99");
     list_until(&instance, has_new).await?;
@@ -54,7 +54,7 @@ async fn list_and_search_cover_all_masters() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn queue_whose_slot_moves_stays_in_lists_and_searches() -> Result<()> {
+async fn queue_with_a_moving_slot_stays_in_lists_and_searches() -> Result<()> {
     let (instance, cluster, names) = on_cluster().await?;
     list_until(&instance, |list| list["complete"] == true).await?;
     let name = &names[0];
@@ -73,9 +73,10 @@ async fn queue_whose_slot_moves_stays_in_lists_and_searches() -> Result<()> {
     Ok(())
 }
 
-/// A third of a queue stands still: the numbers of the rest are there, and what alerts need grows.
+/// A third of the partitions is unreachable: the list has the counts of the others, and the overdue
+/// time grows, so that an alert fires.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_alert_fires_while_a_master_is_away() -> Result<()> {
+async fn overdue_time_grows_while_a_master_is_away() -> Result<()> {
     let options = ["--cluster-require-full-coverage", "no"];
     let mut cluster = Cluster::start_with(3, &options).await?;
     let instance = Instance::before(&cluster.url()).await?;

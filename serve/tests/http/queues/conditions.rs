@@ -1,4 +1,4 @@
-//! Conditions of calls, and other semantics of HTTP.
+//! Conditional requests and other parts of HTTP.
 
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -7,7 +7,7 @@ use crate::instance::Instance;
 use crate::{assert_has, assert_refused};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tag_of_a_queue_is_a_condition_of_reads_and_deletions() -> Result<()> {
+async fn entity_tag_of_a_queue_makes_reads_conditional() -> Result<()> {
     let instance = Instance::open().await?;
     let _queue = instance.queue("orders").await?;
     let read = instance.call("GET /v1/queues/orders").await?;
@@ -47,7 +47,7 @@ async fn tag_of_a_queue_is_a_condition_of_reads_and_deletions() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn push_that_wants_no_message_of_the_id_changes_none() -> Result<()> {
+async fn push_with_if_none_match_changes_no_existing_message() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     let (json, new) = ("Content-Type: application/json", "If-None-Match: *");
@@ -72,7 +72,7 @@ async fn push_that_wants_no_message_of_the_id_changes_none() -> Result<()> {
         400,
         "invalid_input"
     );
-    // A message has no tag, so none of these is its own.
+    // A message has no entity tag, so no tag in the header fits.
     assert_eq!(
         push("{\"payload\": \"y\"}", vec![json, "If-None-Match: \"x\""])
             .await?
@@ -84,7 +84,7 @@ async fn push_that_wants_no_message_of_the_id_changes_none() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn document_is_compressed_as_pages_are() -> Result<()> {
+async fn openapi_document_is_compressed_like_pages() -> Result<()> {
     let instance = Instance::open().await?;
     let plain = instance.call("GET /openapi.json").await?;
     let packed = instance

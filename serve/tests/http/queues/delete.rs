@@ -1,4 +1,4 @@
-//! The deletion of the queue that the caller has seen.
+//! Deletes a queue only if it is still the one that the caller has read.
 
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -21,7 +21,7 @@ async fn delete(instance: &Instance, tag: &str) -> Result<Answer> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn queue_is_deleted_by_its_tag() -> Result<()> {
+async fn deletion_with_the_entity_tag_deletes_the_queue() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     let first = tag(&instance).await?;
@@ -33,7 +33,7 @@ async fn queue_is_deleted_by_its_tag() -> Result<()> {
         (200, json!({ "queue": "orders", "outcome": "deleted" }))
     );
     assert!(!queue.exists().await?);
-    // The reply may have been lost.
+    // A repeated deletion after a lost reply finds no queue.
     assert_refused!(delete(&instance, &first).await?, 404, "no_such_queue");
     let lines = instance.audit()?;
     assert_eq!(
@@ -44,7 +44,7 @@ async fn queue_is_deleted_by_its_tag() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn queue_that_was_created_again_stays() -> Result<()> {
+async fn deletion_with_an_old_tag_leaves_a_recreated_queue() -> Result<()> {
     for partitions in [1, 3] {
         let instance = Instance::open().await?;
         let queue = instance.client.queue("orders")?;
@@ -68,7 +68,7 @@ async fn queue_that_was_created_again_stays() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deletion_needs_a_tag() -> Result<()> {
+async fn deletion_without_an_entity_tag_is_refused() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     let missing = instance.call(&format!("DELETE {AT}")).await?;
@@ -115,7 +115,7 @@ async fn live_worker_serves_the_queue_after_its_deletion() -> Result<()> {
     assert_eq!(answer.status, 200, "{answer:?}");
     queue.push("x").id("new").await?;
     assert_eq!(got.recv().await.as_deref(), Some("new"));
-    // Its ack finds no message, and changes nothing.
+    // The worker's ack finds no message, and changes nothing.
     gate.send_replace(true);
     stop.cancel();
     running.await??;

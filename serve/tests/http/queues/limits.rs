@@ -22,7 +22,7 @@ fn assert_has(answer: &Answer, expected: &Value) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limits_are_set_kept_and_removed() -> Result<()> {
+async fn call_changes_only_the_limits_it_names() -> Result<()> {
     let instance = Instance::open().await?;
     let usual = json!({
         "queue": "orders", "max_attempts": 20, "max_crashes": 5, "max_messages": null,
@@ -53,13 +53,13 @@ async fn limits_are_set_kept_and_removed() -> Result<()> {
     }
     let queue = instance.call("GET /v1/queues/orders").await?;
     assert_has(&queue, &all)?;
-    // Only what is named changes. A rate without a burst has the usual one.
+    // Only the named fields change. A rate without a burst gets the default burst.
     let answer = set(&instance, "{\"rate\": 7, \"rate_window_ms\": 1000}").await?;
     assert_has(
         &answer,
         &json!({ "rate": 7, "rate_window_ms": 1_000, "burst": 1, "max_leased": 1_000_000 }),
     )?;
-    // The answer without its name of the queue is a valid change.
+    // The answer without the queue's name is a valid change itself.
     let mut again = answer.json()?;
     again.as_object_mut().map(|fields| fields.remove("queue"));
     let same = set(&instance, &again.to_string()).await?;
@@ -72,7 +72,7 @@ async fn limits_are_set_kept_and_removed() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_limits_change_nothing() -> Result<()> {
+async fn invalid_limits_change_nothing() -> Result<()> {
     let instance = Instance::open().await?;
     for (body, detail) in [
         ("{}", "no limit is named"),
@@ -166,7 +166,7 @@ async fn wrong_limits_change_nothing() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn partitions_share_limits_or_refuse_them() -> Result<()> {
+async fn limits_apply_to_the_whole_of_a_partitioned_queue() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     queue.partition_into(4).await?;

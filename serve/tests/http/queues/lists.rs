@@ -1,4 +1,4 @@
-//! The list of queues with their counts, and both spellings of their names.
+//! The list of queues with their counts, and the two encodings of queue names.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::assert_refused;
 use crate::instance::{Instance, LIMIT};
 
-/// Asks for the list until it is as expected.
+/// Reads the list repeatedly until it is as expected.
 pub(crate) async fn list_until(
     instance: &Instance,
     expected: impl Fn(&Value) -> bool,
@@ -30,7 +30,7 @@ fn of<'a>(list: &'a Value, queue: &str) -> Option<&'a Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn first_list_has_the_counts_of_all_queues() -> Result<()> {
+async fn first_list_waits_for_the_counts_of_all_queues() -> Result<()> {
     let instance = Instance::open().await?;
     for name in ["orders", "f\u{fc}r", "a b"] {
         instance.queue(name).await?;
@@ -57,9 +57,9 @@ async fn first_list_has_the_counts_of_all_queues() -> Result<()> {
     Ok(())
 }
 
-/// A list and a search are complete as of the beginning of the last scan.
+/// A list and a search contain every queue that was created before the last scan began.
 #[tokio::test(flavor = "multi_thread")]
-async fn complete_list_has_every_queue_older_than_its_names() -> Result<()> {
+async fn complete_list_has_all_queues_older_than_its_scan() -> Result<()> {
     let instance = Instance::open().await?;
     instance.queue("q-0").await?;
     list_until(&instance, |list| list["complete"] == true).await?;
@@ -67,15 +67,16 @@ async fn complete_list_has_every_queue_older_than_its_names() -> Result<()> {
         let name = format!("q-{number}");
         instance.queue(&name).await?;
         let created = Instant::now();
-        // Both answer until they have the queue and a scan that began after it was created. The age
-        // is that at the answer, so the scan began that long before the call at the earliest.
+        // Both answers repeat until they contain the queue and report a scan that began after its
+        // creation. The reported age is measured at the answer, so the scan began at most that long
+        // before the call.
         let end = created + LIMIT;
         for line in ["GET /v1/search?id=1", "GET /v1/queues"] {
             loop {
                 let sent = Instant::now();
                 let answer = instance.read(line).await?;
                 let age = answer["names_age_ms"].as_u64().map(Duration::from_millis);
-                let age = age.map(|age| age + Duration::from_millis(1)); // it is rounded down
+                let age = age.map(|age| age + Duration::from_millis(1)); // the age is rounded down
                 let is_later = age.is_some_and(|age| age < sent.duration_since(created));
                 let has = answer["asked"] == number + 1 || of(&answer, &name).is_some();
                 assert!(
@@ -92,18 +93,18 @@ async fn complete_list_has_every_queue_older_than_its_names() -> Result<()> {
     Ok(())
 }
 
-/// A scan with pauses takes minutes.
+/// With pauses between its steps, a scan would take minutes here.
 #[tokio::test(flavor = "multi_thread")]
 async fn old_and_new_queues_are_listed_among_foreign_keys() -> Result<()> {
     let redis = dueq_testkit::Server::start(&["--enable-debug-command", "yes"])?;
-    // In parts, of which each is made in the time of a command.
+    // In several calls, each short enough for the time limit of a command.
     for part in 0..20 {
         let prefix = format!("foreign-{part}");
         redis.command(&["DEBUG", "POPULATE", "50000", &prefix])?;
     }
     let instance = Instance::start_on(redis, |_, _| Ok(Vec::new())).await?;
     let mut names = Vec::new();
-    // The first ones before the poller begins.
+    // Creates the first queues before the poller starts.
     for number in 0..20 {
         names.push(format!("q-{number}"));
         instance.queue(&names[number]).await?;
@@ -116,7 +117,7 @@ async fn old_and_new_queues_are_listed_among_foreign_keys() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_have_each_queue_once() -> Result<()> {
+async fn queue_pages_list_each_queue_once() -> Result<()> {
     let instance = Instance::open().await?;
     for number in 0..7 {
         instance.queue(&format!("q-{number}")).await?;
@@ -149,7 +150,7 @@ async fn pages_have_each_queue_once() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_parameters_are_refused() -> Result<()> {
+async fn invalid_list_parameters_are_refused() -> Result<()> {
     let instance = Instance::open().await?;
     for query in [
         "limit=0",
@@ -210,7 +211,7 @@ async fn list_before_the_first_answer_of_redis_is_refused() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hundred_viewers_cost_redis_as_much_as_one() -> Result<()> {
+async fn hundred_viewers_cost_redis_no_more_than_one() -> Result<()> {
     let instance = Instance::open().await?;
     for number in 0..20 {
         instance.queue(&format!("q-{number}")).await?;
@@ -237,7 +238,7 @@ async fn hundred_viewers_cost_redis_as_much_as_one() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wait_for_counts_is_bounded_and_kept_in_the_next_page() -> Result<()> {
+async fn list_waits_for_counts_up_to_its_limit() -> Result<()> {
     let instance = Instance::open().await?;
     for name in ["a", "b"] {
         instance.queue(name).await?;
@@ -254,7 +255,7 @@ async fn wait_for_counts_is_bounded_and_kept_in_the_next_page() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_valid_name_has_two_spellings() -> Result<()> {
+async fn every_valid_queue_name_has_two_encodings() -> Result<()> {
     let instance = Instance::open().await?;
     for (name, percent, base64) in [
         ("orders", "orders", "~b3JkZXJz"),

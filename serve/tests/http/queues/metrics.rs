@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::instance::{Instance, LIMIT};
 
-/// The samples of a page, by name and labels. Checks what every page must have.
+/// Parses the samples of a metrics page, by name and labels. Checks what every page must have.
 fn samples(page: &str) -> Result<BTreeMap<String, f64>> {
     let (mut samples, mut metric) = (BTreeMap::new(), String::new());
     for line in page.lines() {
@@ -99,15 +99,15 @@ async fn metrics_count_requests_and_problems() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_queues_are_measured_and_asked_and_no_more() -> Result<()> {
+async fn metrics_and_search_cover_at_most_1000_queues() -> Result<()> {
     let instance = Instance::open().await?;
-    // Queues of nothing but a broken meta: they cannot be read, and are found.
+    // Each queue has only a broken meta key: a scan finds it, but it cannot be read.
     let script = "for n = 0, 1004 do
         redis.call('HSET', string.format('dueq:{q-%04d}:meta', n), 'layout', 9)
     end";
     instance.redis.command(&["EVAL", script, "0"])?;
     crate::queues::lists::list_until(&instance, |list| list["complete"] == true).await?;
-    // The list is complete, and the poller still learns of the last ones.
+    // The list has reached its limit, but the poller still learns of the last queues.
     let end = Instant::now() + LIMIT;
     loop {
         let all = samples(&instance.call("GET /metrics").await?.body)?;
@@ -121,7 +121,7 @@ async fn a_thousand_queues_are_measured_and_asked_and_no_more() -> Result<()> {
     let not_asked = found["not_asked"].as_array().context("a list")?;
     assert_eq!((not_asked.len(), &not_asked[4]), (5, &"q-1004".into()));
     assert_eq!(found["asked"], 1_000, "{found}");
-    // A queue that cannot be read does not end the search.
+    // A queue that cannot be read does not stop the search.
     assert_eq!(found["failed"].as_array().map(Vec::len), Some(1_000));
     Ok(())
 }

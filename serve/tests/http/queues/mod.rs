@@ -1,4 +1,4 @@
-//! Whole queues.
+//! Calls about whole queues.
 
 mod cluster;
 mod conditions;

@@ -7,10 +7,10 @@ use dueq::Delivery;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::instance::Instance;
+use crate::instance::{Instance, LATER};
 use crate::{assert_has, assert_refused};
 
-/// Reads from a stream until the text has come.
+/// Reads from a stream until this text has arrived.
 async fn read_until(stream: &mut tokio::net::TcpStream, text: &str) -> Result<String> {
     let mut read = String::new();
     let mut part = vec![0; 4_096];
@@ -24,7 +24,7 @@ async fn read_until(stream: &mut tokio::net::TcpStream, text: &str) -> Result<St
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dues_count_between_the_times() -> Result<()> {
+async fn dues_count_messages_between_the_given_times() -> Result<()> {
     let instance = Instance::open().await?;
     instance.queue("orders").await?;
     let base = "GET /v1/queues/orders/dues";
@@ -59,7 +59,7 @@ async fn dues_count_between_the_times() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn backlog_and_errors_are_of_the_queue() -> Result<()> {
+async fn backlog_and_errors_count_one_queue() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     let soon = Duration::from_secs(250);
@@ -103,7 +103,7 @@ async fn backlog_and_errors_are_of_the_queue() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn search_finds_an_id_in_own_queues() -> Result<()> {
+async fn search_covers_only_queues_of_the_caller() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     for name in ["orders", "other-1", "other-2"] {
         instance.queue(name).await?;
@@ -137,6 +137,38 @@ async fn search_finds_an_id_in_own_queues() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn search_calls_scripts_only_where_an_id_may_be() -> Result<()> {
+    let instance = Instance::open().await?;
+    for number in 0..20 {
+        instance.queue(&format!("q-{number}")).await?;
+    }
+    instance
+        .client
+        .queue("q-7")?
+        .push("x")
+        .id("2")
+        .delay(LATER)
+        .await?;
+    // Of the scripts that run here only `get` has ZMSCORE: for an id that is not in its queue.
+    let calls = || -> Result<u64> {
+        let info = instance.redis.command(&["INFO", "commandstats"])?;
+        let line = info
+            .lines()
+            .find(|line| line.starts_with("cmdstat_zmscore"));
+        let calls = line.and_then(|line| line.split(['=', ',']).nth(1));
+        Ok(calls.unwrap_or("0").parse()?)
+    };
+    crate::queues::lists::list_until(&instance, |list| list["complete"] == true).await?;
+    let before = calls()?;
+    let found = instance.read("GET /v1/search?id=2").await?;
+    let hit = (&found["asked"], &found["found"][0]["queue"]);
+    assert_eq!(hit, (&20.into(), &"q-7".into()), "{found}");
+    assert_eq!(found["found"].as_array().map(Vec::len), Some(1), "{found}");
+    assert_eq!(calls()? - before, 0, "calls of `get` in vain");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn examinations_have_findings_with_remedies() -> Result<()> {
     let instance = Instance::open().await?;
     instance.queue("orders").await?;
@@ -161,7 +193,7 @@ async fn examinations_have_findings_with_remedies() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stream_has_an_event_for_each_change_and_ends_at_the_stop() -> Result<()> {
+async fn stream_sends_each_change_and_ends_at_the_stop() -> Result<()> {
     let mut instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     let mut stream = instance.connect().await?;

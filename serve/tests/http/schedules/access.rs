@@ -1,4 +1,4 @@
-//! Schedules: who may do what, older workers, and calls while Redis is away.
+//! Schedules: rights of callers, older workers, and calls while Redis is unreachable.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -8,10 +8,10 @@ use crate::assert_refused;
 use crate::instance::Instance;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn first_schedule_is_refused_below_older_workers() -> Result<()> {
+async fn first_schedule_is_refused_while_old_workers_live() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("reports").await?;
-    // A node as release 0.1 has it: its id says nothing of a release.
+    // A node of release 0.1: its id has no release in it.
     let keys = dueq::admin::queue_keys("reports")?;
     instance.client.load_functions().await?;
     let words = ["FCALL", "dueq_beat", "10"]
@@ -37,7 +37,7 @@ async fn first_schedule_is_refused_below_older_workers() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn viewers_read_schedules_without_payloads() -> Result<()> {
+async fn viewer_reads_schedules_without_payloads() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let at = format!("{AT}/nightly");
     let body = nightly().to_string();
@@ -70,18 +70,19 @@ async fn viewers_read_schedules_without_payloads() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn trigger_whose_reply_is_lost_is_unknown_and_made_once() -> Result<()> {
+async fn trigger_with_a_lost_reply_is_unknown_and_acts_once() -> Result<()> {
     let mut instance = Instance::open().await?;
     instance
         .send(&format!("PUT {AT}/nightly"), &json!({ "every": "1h" }))
         .await?;
-    // Redis has the scripts after these calls: a lost reply is not that it lacks one.
+    // These calls load the scripts into Redis, so that the lost reply below is not that of loading
+    // one.
     for line in ["POST {}/trigger", "PUT {}/pause", "DELETE {}/pause"] {
         let line = line.replace("{}", &format!("{AT}/nightly"));
         assert!(instance.call(&line).await?.status < 300, "{line}");
     }
     let proxy = instance.restart_behind_a_proxy().await?;
-    // The name is in no other call of the trigger.
+    // Of the calls that a trigger makes, only one contains this name.
     proxy.cut_reply_of("nightly");
     let answer = instance.call(&format!("POST {AT}/nightly/trigger")).await?;
     assert!(matches!(answer.status, 503 | 504), "{answer:?}");
@@ -96,7 +97,7 @@ async fn trigger_whose_reply_is_lost_is_unknown_and_made_once() -> Result<()> {
         schedule["triggered"], 2,
         "the server did not repeat the call"
     );
-    // A pause can be repeated, so the server does.
+    // A pause is harmless to repeat, so the server repeats it.
     proxy.cut_reply_of("nightly");
     let answer = instance.call(&format!("PUT {AT}/nightly/pause")).await?;
     assert_eq!((answer.status, proxy.cuts()), (200, 2), "{answer:?}");

@@ -1,4 +1,4 @@
-//! Schedules: names and bodies that are refused.
+//! Schedules: names and bodies that the server refuses.
 
 use anyhow::Result;
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::assert_refused;
 use crate::instance::Instance;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_spellings_of_a_name_are_the_same_schedule() -> Result<()> {
+async fn both_encodings_of_a_name_address_one_schedule() -> Result<()> {
     let instance = Instance::open().await?;
     let body = json!({ "every": "1h" });
     for (path, name, spelled) in [
@@ -66,7 +66,7 @@ async fn both_spellings_of_a_name_are_the_same_schedule() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_schedules_change_nothing() -> Result<()> {
+async fn invalid_schedules_change_nothing() -> Result<()> {
     let instance = Instance::open().await?;
     for (fields, detail) in [
         ("", "it has no rule"),

@@ -8,7 +8,7 @@ use crate::assert_refused;
 use crate::instance::{Answer, Instance};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn set_is_declared_in_one_step_and_pruned() -> Result<()> {
+async fn declared_set_replaces_its_schedules_in_one_step() -> Result<()> {
     let instance = Instance::open().await?;
     let apply = async |query: &str, schedules: Value| {
         let line = format!("POST {AT}?{query}");
@@ -80,7 +80,7 @@ async fn set_is_declared_in_one_step_and_pruned() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_have_each_schedule_once() -> Result<()> {
+async fn schedule_pages_list_each_schedule_once() -> Result<()> {
     let instance = Instance::open().await?;
     let all: Vec<_> = (0..450).map(|number| json!({ "name": format!("s/{number:03}"), "every": "1h", "payload": "secret" })).collect();
     instance

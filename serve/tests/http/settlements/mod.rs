@@ -1,4 +1,4 @@
-//! Settlements and extensions by handle.
+//! Settlements and extensions of deliveries by their handles.
 
 mod refused;
 
@@ -49,7 +49,7 @@ fn results(answer: &Answer) -> Result<(Value, Vec<Value>)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_settlement_does_what_it_says() -> Result<()> {
+async fn every_action_of_a_settlement_takes_effect() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     let ids = ["ack", "retry", "bury", "release", "snooze", "again", "push"];
@@ -97,7 +97,7 @@ async fn every_settlement_does_what_it_says() -> Result<()> {
     assert_eq!(stored("snooze").await?.snoozes, 1);
     assert_eq!(stored("again").await?.state, MessageState::Scheduled);
     assert_eq!(stored("{push}/1").await?.payload, b"ship");
-    // A repetition changes nothing, and says so.
+    // Repeated settlements change nothing, and their results say so.
     let (counts, results) = settle(&instance, items).await?;
     assert_has!(counts, { "done": 0, "lost": 7 });
     assert_eq!(results[0]["outcome"], "gone");
@@ -107,7 +107,7 @@ async fn every_settlement_does_what_it_says() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn retry_at_a_fixed_time_is_not_early() -> Result<()> {
+async fn retry_at_a_fixed_time_is_not_delivered_early() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     let all = claimed(&queue, &["1", "2"]).await?;
@@ -137,7 +137,7 @@ async fn throttle_closes_the_queue() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn thousand_settlements_share_calls() -> Result<()> {
+async fn thousand_settlements_share_calls_to_redis() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     let ids: Vec<_> = (0..1_000).map(|id| id.to_string()).collect();
@@ -179,7 +179,7 @@ async fn thousand_settlements_share_calls() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn settlements_say_what_became_of_each_when_redis_fails() -> Result<()> {
+async fn settlements_report_each_outcome_when_redis_fails() -> Result<()> {
     let mut instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     let all = claimed(&queue, &["1", "2"]).await?;

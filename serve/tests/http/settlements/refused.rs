@@ -1,4 +1,4 @@
-//! Settlements that are refused, and what they leave alone.
+//! Settlements that are refused, and the deliveries that they leave unchanged.
 
 use anyhow::Result;
 use dueq::MessageState;
@@ -9,7 +9,7 @@ use crate::instance::Instance;
 use crate::{assert_has, assert_refused};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_items_are_refused_and_the_others_act() -> Result<()> {
+async fn wrong_items_do_not_prevent_the_other_settlements() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     let all = claimed(&queue, &["1", "2", "3"]).await?;
@@ -55,7 +55,7 @@ async fn wrong_items_are_refused_and_the_others_act() -> Result<()> {
         assert_eq!(result["code"], "invalid_input", "{item}: {result}");
         let detail = result["detail"].as_str().unwrap_or_default();
         assert!(!detail.is_empty() && detail.len() < 2_000, "{detail}");
-        // No handle is in an answer: it is the right to settle.
+        // No problem quotes a handle: whoever has one can settle the delivery.
         assert!(!detail.contains(&other[2..34]), "{detail}");
     }
     assert_eq!(
@@ -66,7 +66,7 @@ async fn wrong_items_are_refused_and_the_others_act() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn handle_of_another_queue_changes_nothing() -> Result<()> {
+async fn handle_of_another_queue_settles_nothing() -> Result<()> {
     let instance = Instance::open().await?;
     let (orders, mails) = (
         instance.client.queue("orders")?,
@@ -74,7 +74,8 @@ async fn handle_of_another_queue_changes_nothing() -> Result<()> {
     );
     let own = claimed(&orders, &["1"]).await?;
     let foreign = claimed(&mails, &["1", "2"]).await?;
-    // The same id, and one that the queue does not have.
+    // One item names the id of another queue's message, the other an id that this queue does not
+    // have.
     let items = foreign
         .iter()
         .map(|delivery| json!({ "handle": handle(delivery), "action": "ack" }));
@@ -92,7 +93,7 @@ async fn handle_of_another_queue_changes_nothing() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn broken_requests_settle_nothing() -> Result<()> {
+async fn malformed_requests_settle_nothing() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     let all = claimed(&queue, &["1"]).await?;
@@ -113,7 +114,7 @@ async fn broken_requests_settle_nothing() -> Result<()> {
         ),
         (format!("{{\"extensions\": [{item}]}}"), "invalid_input"),
         (format!("{{\"settlements\": [{many}]}}"), "invalid_input"),
-        // It is read up to the first item too many.
+        // The list is parsed up to the first item beyond the limit.
         (format!("{{\"settlements\": [{many}"), "invalid_input"),
         (format!("{{\"settlements\": [{item}"), "bad_request"),
         (format!("{{\"settlements\": [{item}, NaN]}}"), "bad_request"),

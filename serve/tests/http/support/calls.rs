@@ -1,17 +1,19 @@
-//! Every operation of the OpenAPI document, with what a valid call needs. A test over all routes
-//! takes its calls from here, so that a new route joins by itself or is missed.
+//! A valid call of every operation in the OpenAPI document, and what it needs. Tests over all
+//! routes take their calls from here, so that they include each new route, or fail if it is missing
+//! here.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::instance::Instance;
 
-/// What an operation needs.
+/// What an operation needs to succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needs {
-    /// Nothing but the server.
+    /// The server only, not Redis.
     Server,
-    /// What the poller knows: it answers while Redis is away, and says so.
+    /// The poller's snapshot: the operation is also answered while Redis is unreachable, and says
+    /// how old the data is.
     Snapshot,
     /// A read of Redis.
     Read,
@@ -19,7 +21,8 @@ pub(crate) enum Needs {
     Change,
     /// A change in Redis that takes memory.
     Memory,
-    /// What goes on after the answer, or needs more than a valid call: it has tests of faults of its own.
+    /// Work after the answer, or more than one valid call. Such operations have their own tests of
+    /// faults.
     More,
 }
 
@@ -28,7 +31,7 @@ pub(crate) enum Needs {
 pub(crate) struct Call {
     pub(crate) operation: String,
     pub(crate) method: String,
-    /// The path with its placeholders.
+    /// The path template, with its placeholders.
     pub(crate) path: String,
     pub(crate) id: &'static str,
     /// Method, path and query.
@@ -36,11 +39,11 @@ pub(crate) struct Call {
     pub(crate) media_type: Option<&'static str>,
     pub(crate) body: &'static str,
     pub(crate) needs: Needs,
-    /// Whether the response has no end.
+    /// Whether the response is a stream without an end.
     pub(crate) is_stream: bool,
 }
 
-/// A valid call, for the queue `orders` of [`prepare`].
+/// The parts of a valid call, for the queue `orders` that [`prepare`] makes.
 struct Fixture {
     needs: Needs,
     id: &'static str,
@@ -49,11 +52,11 @@ struct Fixture {
 }
 
 const JSON: &str = "application/json";
-/// The lease of the message `held`.
+/// The body that names the lease of the message `held`.
 const HELD: &str = "{\"lease\": \"7ee8b9b443515808\"}";
 const LINES: &str = "application/x-ndjson";
 
-/// The valid calls of an operation. An operation with a body of lines has one more call.
+/// The valid calls of an operation. An operation that accepts a body of lines has a second call.
 fn fixtures(operation: &str) -> Option<Vec<Fixture>> {
     use Needs::{Change, Memory, More, Read, Server, Snapshot};
     let call = |needs, id, query, body| Fixture {
@@ -65,7 +68,7 @@ fn fixtures(operation: &str) -> Option<Vec<Fixture>> {
     let at = |needs, id| call(needs, id, "", "");
     Some(match operation {
         "healthz" | "openapi" | "read_caller" | "end_session" | "metrics" => vec![at(Server, "")],
-        // The token of nobody.
+        // The token is not valid; this operation answers without Redis.
         "begin_session" => vec![call(Server, "", "", "{\"token\": \"x\"}")],
         "readyz" => vec![at(Snapshot, "")],
         "list_queues" => vec![at(Snapshot, "")],
@@ -80,7 +83,7 @@ fn fixtures(operation: &str) -> Option<Vec<Fixture>> {
         "search" => vec![call(Read, "", "?id=1", "")],
         "list_messages" => vec![call(Read, "", "?state=scheduled", "")],
         "read_message" | "download_payload" => vec![at(Read, "1")],
-        // A pause is possible in a full Redis.
+        // A pause needs no memory, so it works while Redis is full.
         "pause_queue" => vec![call(Change, "", "", "{\"for_ms\": 60000}")],
         "resume_queue" => vec![at(Change, "")],
         "push_message" => {
@@ -123,7 +126,7 @@ fn fixtures(operation: &str) -> Option<Vec<Fixture>> {
     })
 }
 
-/// The queue that the calls need.
+/// Prepares the queue that the calls need.
 pub(crate) async fn prepare(instance: &Instance) -> Result<dueq::Queue> {
     let queue = instance.client.queue("orders")?;
     let due = dueq::Due::at_ms(4_000_000_000_000);
@@ -136,7 +139,7 @@ pub(crate) async fn prepare(instance: &Instance) -> Result<dueq::Queue> {
         std::time::Duration::from_secs(3_600),
     );
     queue.push("secret").id("held").await?;
-    while queue.claim_with_token(token, 1, hour).await?.is_empty() {} // due within 1 ms
+    while queue.claim_with_token(token, 1, hour).await?.is_empty() {} // it is due within 1 ms
     for id in ["1", "change", "cancel"] {
         queue.push("secret").id(id).due(due).await?;
     }

@@ -1,4 +1,4 @@
-//! The log of a test, as a program would write it without escaping anything.
+//! Captures the log of a test, in a format that escapes nothing.
 
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -8,15 +8,15 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Dispatch, Event, Metadata, Subscriber};
 
-/// The events of this thread, from now until drop: a test captures the server's with a runtime of one
-/// thread.
+/// The log events of this thread until drop. To capture the server's events, a test uses a runtime
+/// with one thread.
 pub(crate) struct Captured {
     text: Arc<Mutex<String>>,
     _guard: DefaultGuard,
 }
 
-/// While only one subscriber lives, an event that is first met by a thread without one is dropped by
-/// all threads until another subscriber comes: so a second one lives as long as the tests.
+/// A second subscriber, which lives as long as the tests. With only one subscriber alive, `tracing`
+/// disables an event for all threads if a thread without a subscriber meets it first.
 static OTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Writer(Arc::default())));
 
 impl Captured {

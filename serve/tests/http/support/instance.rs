@@ -1,4 +1,4 @@
-//! A server with its Redis, and a client that sends exactly the bytes that a test wants.
+//! A server with its Redis, and a client that sends exactly the bytes that a test gives it.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -17,9 +17,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) const JSON: &str = "Content-Type: application/json";
-/// Only what never comes takes so long: not what a busy machine does slowly.
+/// A time limit that no step exceeds, however slow the machine is.
 pub(crate) const LIMIT: Duration = Duration::from_secs(600);
-/// Messages that must not become due in a test are due after this time.
+/// The delay of messages that must not become due during a test.
 pub(crate) const LATER: Duration = Duration::from_secs(3_600);
 
 /// A running server.
@@ -43,12 +43,13 @@ pub(crate) struct Answer {
 }
 
 impl Instance {
-    /// A server for everybody on this machine.
+    /// Starts a server that everybody on this machine may use.
     pub(crate) async fn open() -> Result<Self> {
         Self::start(|_, _| Ok(Vec::new())).await
     }
 
-    /// A server with a token for each role, named like it, and one of an operator for `other*` only.
+    /// Starts a server with a token for each role, named like the role, and a token of an operator
+    /// for the queues `other*` only.
     pub(crate) async fn with_tokens() -> Result<Self> {
         Self::with_tokens_and(|_| {}).await
     }
@@ -62,18 +63,19 @@ impl Instance {
         .await
     }
 
-    /// Another server on the Redis of this one. It has a Redis of its own too, which it does not use.
+    /// Starts another server on this instance's Redis. It also has its own Redis, which it does not
+    /// use.
     pub(crate) async fn beside(&self) -> Result<Self> {
         Self::before(&self.redis.url()).await
     }
 
-    /// A server for everybody on this machine, before the Redis of this URL.
+    /// Starts a server that everybody on this machine may use, on the Redis of this URL.
     pub(crate) async fn before(url: &str) -> Result<Self> {
         let unused = dueq_testkit::Server::start(&[])?;
         Self::start_at(unused, url, |_, _| Ok(Vec::new())).await
     }
 
-    /// A server that reaches Redis through a proxy, which can lose replies.
+    /// Starts a server that reaches Redis through a proxy, which can lose replies.
     pub(crate) async fn proxied() -> Result<(Self, Proxy)> {
         let redis = dueq_testkit::Server::start(&[])?;
         let proxy = Proxy::start(redis.port())?;
@@ -81,14 +83,14 @@ impl Instance {
         Ok((instance, proxy))
     }
 
-    /// A server whose configuration `change` completes; it returns the tokens that it made.
+    /// Starts a server. `change` completes its configuration, and returns the tokens that it made.
     pub(crate) async fn start(
         change: impl FnOnce(&mut Config, &Path) -> Result<Vec<(String, String)>>,
     ) -> Result<Self> {
         Self::start_on(dueq_testkit::Server::start(&[])?, change).await
     }
 
-    /// The same on this Redis.
+    /// Like `start`, on this Redis.
     pub(crate) async fn start_on(
         redis: dueq_testkit::Server,
         change: impl FnOnce(&mut Config, &Path) -> Result<Vec<(String, String)>>,
@@ -130,13 +132,13 @@ impl Instance {
         })
     }
 
-    /// Stops the server, and starts another one with a client and an address of its own. It lets
-    /// everybody in.
+    /// Stops the server, and starts another one with a new client and a new address, which
+    /// everybody on this machine may use.
     pub(crate) async fn restart(&mut self) -> Result<()> {
         self.restart_at(&self.redis.url()).await
     }
 
-    /// The same behind a proxy, which can lose replies.
+    /// Like `restart`, but the server reaches Redis through a proxy, which can lose replies.
     pub(crate) async fn restart_behind_a_proxy(&mut self) -> Result<dueq_testkit::Proxy> {
         let proxy = dueq_testkit::Proxy::start(self.redis.port())?;
         self.restart_at(&proxy.url()).await?;
@@ -160,7 +162,7 @@ impl Instance {
         Ok(())
     }
 
-    /// A queue with one message.
+    /// Creates a queue with one message.
     pub(crate) async fn queue(&self, name: &str) -> Result<Queue> {
         let queue = self.client.queue(name)?;
         queue.push("x").id("1").delay(LATER).await?;
@@ -182,18 +184,18 @@ impl Instance {
         &found.expect("a token of that name").1
     }
 
-    /// Sends a request as a usual client does: `line` is method and path.
+    /// Sends a request as a usual client does. `line` has the method and the path.
     pub(crate) async fn ask(&self, line: &str, headers: &[&str], body: &str) -> Result<Answer> {
         let request = request(self.address, line, headers, body);
         self.raw(request.as_bytes()).await
     }
 
-    /// Asks without a body and without a token.
+    /// Sends a request without a body and without a token.
     pub(crate) async fn call(&self, line: &str) -> Result<Answer> {
         self.ask(line, &[], "").await
     }
 
-    /// The JSON that a call without a body and without a token answers.
+    /// The JSON answer to a request without a body and without a token.
     pub(crate) async fn read(&self, line: &str) -> Result<Value> {
         self.call(line).await?.json()
     }
@@ -206,12 +208,12 @@ impl Instance {
         Ok(self.ask_as(name, line, "").await?.status)
     }
 
-    /// Sends JSON without a token.
+    /// Sends a JSON body, without a token.
     pub(crate) async fn send(&self, line: &str, body: &Value) -> Result<Answer> {
         self.ask(line, &[JSON], &body.to_string()).await
     }
 
-    /// The address of another server on the same Redis, with the same tokens.
+    /// Starts another server on this Redis with the same tokens, and returns its address.
     pub(crate) async fn address_beside(&self) -> Result<SocketAddr> {
         let config = Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -226,21 +228,21 @@ impl Instance {
         Ok(address)
     }
 
-    /// As [`ask`](Instance::ask), with the token of this name and a body of JSON.
+    /// Like [`ask`](Instance::ask), with the token of this name and a JSON body.
     pub(crate) async fn ask_as(&self, name: &str, line: &str, body: &str) -> Result<Answer> {
         let bearer = self.bearer(name);
         self.ask(line, &[&bearer, JSON], body).await
     }
 
-    /// Sends these bytes, and returns the first response of all that the server sends until it
-    /// closes the connection.
+    /// Sends these bytes, reads until the server closes the connection, and returns the first
+    /// response.
     pub(crate) async fn raw(&self, bytes: &[u8]) -> Result<Answer> {
         Answer::parse(&self.raw_text(bytes).await?)
     }
 
     pub(crate) async fn raw_text(&self, bytes: &[u8]) -> Result<String> {
         let mut stream = self.connect().await?;
-        // The server may answer and close before it has read all.
+        // The server may answer and close the connection before it has read everything.
         let _ = stream.write_all(bytes).await;
         to_end(&mut stream).await
     }
@@ -273,7 +275,7 @@ impl Drop for Instance {
     }
 }
 
-/// The bytes of a request, after which the server closes the connection.
+/// The bytes of a request that asks the server to close the connection afterwards.
 pub(crate) fn request(address: SocketAddr, line: &str, headers: &[&str], body: &str) -> String {
     let mut head = format!("{line} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
     for header in headers {
@@ -286,7 +288,7 @@ pub(crate) fn request(address: SocketAddr, line: &str, headers: &[&str], body: &
     format!("{head}\r\n{body}")
 }
 
-/// Makes a tokens file.
+/// Makes a tokens file with all tokens of [`Instance::with_tokens`].
 fn with_all_tokens(config: &mut Config, folder: &Path) -> Result<Vec<(String, String)>> {
     let path = folder.join("tokens.toml");
     let mut tokens = Vec::new();
@@ -302,10 +304,10 @@ fn with_all_tokens(config: &mut Config, folder: &Path) -> Result<Vec<(String, St
     Ok(tokens)
 }
 
-/// Reads all that comes until the connection closes.
+/// Reads until the connection closes.
 pub(crate) async fn to_end(stream: &mut TcpStream) -> Result<String> {
     let mut bytes = Vec::new();
-    // A reset after the response: the server closed with bytes unread.
+    // The connection may be reset after the response: the server closed it with unread bytes.
     let _ = tokio::time::timeout(LIMIT, stream.read_to_end(&mut bytes))
         .await
         .context("the connection stays open")?;
@@ -342,7 +344,7 @@ impl Answer {
         serde_json::from_str(&self.body).with_context(|| format!("JSON, not {self:?}"))
     }
 
-    /// The code of a problem; checks what every problem has.
+    /// The code of a problem. Asserts what every problem must have.
     pub(crate) fn code(&self) -> Result<String> {
         let problem = self.json()?;
         assert_eq!(
@@ -375,7 +377,7 @@ impl Answer {
     }
 }
 
-/// Asserts that a request was refused in this way.
+/// Asserts that a request was refused with this status and problem code.
 #[macro_export]
 macro_rules! assert_refused {
     ($answer:expr, $status:literal, $code:literal $(, $($context:tt)+)?) => {{

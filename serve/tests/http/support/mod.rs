@@ -1,4 +1,4 @@
-//! The server of a test, its calls and its log.
+//! Support for the tests: the server, its calls and its log.
 
 pub(crate) mod calls;
 pub(crate) mod captured;

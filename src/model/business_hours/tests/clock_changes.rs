@@ -3,7 +3,7 @@
 use crate::model::business_hours::tests::{hours, opens};
 
 #[test]
-fn start_in_a_gap_opens_when_the_gap_is_over() {
+fn range_whose_start_is_skipped_opens_after_the_gap() {
     // 2026-03-29: 02:00 became 03:00.
     let paris = hours("Sun 02:30-04:00", "Europe/Paris");
     opens(
@@ -41,7 +41,7 @@ fn start_in_a_gap_opens_when_the_gap_is_over() {
 }
 
 #[test]
-fn midnight_in_a_gap_opens_when_the_gap_is_over() {
+fn range_from_midnight_opens_after_a_gap_at_midnight() {
     // 2018-11-04: 00:00 became 01:00.
     let sao_paulo = hours("Sun 00:00-24:00", "America/Sao_Paulo");
     opens(
@@ -54,7 +54,7 @@ fn midnight_in_a_gap_opens_when_the_gap_is_over() {
         &cairo,
         &[("2026-04-23T12:00+02:00", "2026-04-24T01:00+03:00")],
     );
-    // The part after midnight of Thursday's range starts with the gap.
+    // The part of Thursday's range after midnight begins with the gap.
     let night = hours("Thu 22:00-02:00", "Africa/Cairo");
     opens(
         &night,
@@ -107,7 +107,7 @@ fn range_that_occurs_twice_is_open_both_times() {
             ("2026-10-25T02:45+01:00", "2026-11-01T02:15+01:00"),
         ],
     );
-    // 2026-04-05: 02:00 became 01:30. The second pass starts within the range.
+    // 2026-04-05: 02:00 became 01:30. The repeated half hour begins within the range.
     let lord_howe = hours("Sun 01:15-01:45", "Australia/Lord_Howe");
     opens(
         &lord_howe,
@@ -131,7 +131,7 @@ fn range_that_occurs_twice_is_open_both_times() {
 }
 
 #[test]
-fn evening_that_occurs_twice_reopens_the_day_before() {
+fn range_opens_again_when_clocks_return_to_the_day_before() {
     // 2026-10-30: at 00:00, Thursday 23:00 came again.
     let cairo = hours("Thu 23:15-23:45", "Africa/Cairo");
     opens(
@@ -156,7 +156,7 @@ fn skipped_day_does_not_open() {
             (before, "2012-01-06T09:00+14:00"),
         ],
     );
-    // What remains of a range that starts on the skipped Friday is open.
+    // Of a range that starts on the skipped Friday, the part on Saturday is open.
     let night = hours("Fri 22:00-02:00", "Pacific/Apia");
     opens(
         &night,

@@ -80,7 +80,8 @@ fn shows_open(zone: &TimeZone, open: &[bool], unix_ms: u64) -> bool {
     open[usize::try_from(minute).expect("not negative")]
 }
 
-/// All offsets and changes are whole minutes since 2000, so hours open at whole minutes only.
+/// The oracle: steps from minute to minute. That is enough, since all offsets and changes are whole
+/// minutes since 2000, so hours open at whole minutes only.
 fn slow_next_open(zone: &TimeZone, open: &[bool], unix_ms: u64) -> Option<u64> {
     let minutes = (unix_ms / MINUTE + 1..).map(|minute| minute * MINUTE);
     let mut instants = std::iter::once(unix_ms).chain(minutes);
@@ -91,14 +92,14 @@ fn slow_next_open(zone: &TimeZone, open: &[bool], unix_ms: u64) -> Option<u64> {
 }
 
 #[test]
-fn openings_match_a_search_minute_by_minute() {
+fn openings_match_a_search_of_every_minute() {
     let seed = 7;
     let mut rng = Rng::with_seed(seed);
     let mut checked = 0;
     for name in ZONES {
         let zone = zone::zone(name, "a cron").expect("a zone");
         let changes = changes(name);
-        // A zone without changes is checked at random instants.
+        // A zone without clock changes is checked at random instants.
         let around = changes
             .iter()
             .map(|change| change.as_millisecond().unsigned_abs());
@@ -133,7 +134,7 @@ fn skipped_weekly_hours_open_within_15_days() {
         for change in changes(name) {
             let last = change - SignedDuration::from_millis(1);
             let (gap, end) = (zone.to_datetime(last), zone.to_datetime(change));
-            // The skipped minutes, at most the first 12 hours of them.
+            // The skipped minutes, but at most the first 12 hours of them.
             let length = gap
                 .until((jiff::Unit::Minute, end))
                 .expect("a span")

@@ -1,4 +1,4 @@
-//! The table of clock changes.
+//! A table of fires around clock changes.
 
 use jiff::Timestamp;
 
@@ -13,7 +13,7 @@ type Row = (
     &'static [&'static str],
 );
 
-/// 2026-03-29 02:00 is 03:00; 2026-10-25 03:00 is 02:00.
+/// On 2026-03-29 clocks go from 02:00 to 03:00; on 2026-10-25 from 03:00 to 02:00.
 const PARIS: &[Row] = &[
     (
         "Europe/Paris",
@@ -21,7 +21,7 @@ const PARIS: &[Row] = &[
         "2026-03-28T12:00:00+01:00",
         &["03-29 03:00+02:00", "03-30 02:30+02:00"],
     ),
-    // The second pass begins with the time of the last fire.
+    // The repeated hour begins at the local time of the last fire.
     (
         "Europe/Paris",
         "0 * * * *",
@@ -144,7 +144,7 @@ const PARIS: &[Row] = &[
     ),
 ];
 
-/// 2026-03-08 02:00 is 03:00; 2026-11-01 02:00 is 01:00.
+/// On 2026-03-08 clocks go from 02:00 to 03:00; on 2026-11-01 from 02:00 to 01:00.
 const NEW_YORK: &[Row] = &[
     (
         "America/New_York",
@@ -183,7 +183,7 @@ const NEW_YORK: &[Row] = &[
     ),
 ];
 
-/// Half an hour: 2026-10-04 02:00 is 02:30; 2026-04-05 02:00 is 01:30.
+/// Half an hour: on 2026-10-04 clocks go from 02:00 to 02:30; on 2026-04-05 from 02:00 to 01:30.
 const LORD_HOWE: &[Row] = &[
     (
         "Australia/Lord_Howe",
@@ -220,7 +220,7 @@ const LORD_HOWE: &[Row] = &[
     ),
 ];
 
-/// 2026-09-27 02:45 is 03:45; 2026-04-05 03:45 is 02:45.
+/// On 2026-09-27 clocks go from 02:45 to 03:45; on 2026-04-05 from 03:45 to 02:45.
 const CHATHAM: &[Row] = &[
     (
         "Pacific/Chatham",
@@ -252,7 +252,8 @@ const CHATHAM: &[Row] = &[
     ),
 ];
 
-/// At midnight: 2026-04-24 00:00 is 01:00; 2026-10-30 00:00 is 23:00 of the day before.
+/// At midnight: on 2026-04-24 clocks go from 00:00 to 01:00; on 2026-10-30 from 00:00 to 23:00 of
+/// the day before.
 const CAIRO: &[Row] = &[
     (
         "Africa/Cairo",
@@ -290,7 +291,8 @@ const CAIRO: &[Row] = &[
     ),
 ];
 
-/// At midnight: 2018-11-04 00:00 is 01:00; 2019-02-17 00:00 is 23:00 of the day before.
+/// At midnight: on 2018-11-04 clocks go from 00:00 to 01:00; on 2019-02-17 from 00:00 to 23:00 of
+/// the day before.
 const SAO_PAULO: &[Row] = &[
     (
         "America/Sao_Paulo",
@@ -328,7 +330,7 @@ const SAO_PAULO: &[Row] = &[
     ),
 ];
 
-/// 2011-12-30 did not exist.
+/// The day 2011-12-30 did not exist.
 const APIA: &[Row] = &[
     (
         "Pacific/Apia",
@@ -345,7 +347,7 @@ const APIA: &[Row] = &[
 ];
 
 #[test]
-fn fires_at_clock_changes() {
+fn fires_around_clock_changes_match_the_table() {
     let rows = [PARIS, NEW_YORK, LORD_HOWE, CHATHAM, CAIRO, SAO_PAULO, APIA].concat();
     for (zone, pattern, after, expected) in rows {
         let schedule = Schedule::cron(pattern).expect("a pattern").zone(zone);

@@ -1,4 +1,4 @@
-//! Pure tests: clock changes, random patterns, refusals, texts.
+//! Tests of schedules without a server: clock changes, random patterns, refusals, texts.
 
 mod clock_changes;
 mod oracle;

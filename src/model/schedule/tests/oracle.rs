@@ -1,9 +1,9 @@
-//! The fires of random patterns beside a search minute by minute, which asks the zone for nothing but
-//! the offset at an instant.
+//! Compares the fires of random patterns with a search of every minute. The search asks the time
+//! zone only for the offset at an instant.
 //!
-//! As Vixie's cron and the Open Cron Pattern Specification: a fixed time in a gap fires at the first
-//! instant after it, and one that occurs twice at its first. Others fire whenever the clock shows
-//! them.
+//! As Vixie's cron and the Open Cron Pattern Specification: a fixed time in a gap fires at the
+//! first instant after it, and one that occurs twice at its first. Patterns without fixed times
+//! fire whenever the clock shows a matching time.
 
 use fastrand::Rng;
 use jiff::Timestamp;
@@ -16,9 +16,9 @@ use crate::model::zone;
 
 const MINUTE_S: i64 = 60;
 const DAY_S: i64 = 86_400;
-/// From 2015 to 2030.
+/// The years 2015 to 2030, in Unix seconds.
 const TIMES_S: std::ops::Range<i64> = 1_420_070_400..1_893_456_000;
-/// Clocks go back by less.
+/// Longer than any clock goes back, in minutes.
 const BEFORE_MINUTES: i64 = 26 * 60;
 
 /// What the clock of a zone shows, minute by minute.
@@ -26,12 +26,13 @@ struct Minutes(Vec<Minute>);
 
 struct Minute {
     at_s: i64,
-    /// Skipped minutes, then the one that the clock shows; whether it is shown for the first time.
+    /// For each minute, the local times that begin with it: first skipped ones, then the one that
+    /// the clock shows. The flag says whether that time is shown for the first time.
     shown: Vec<(Local, bool)>,
 }
 
 impl Minutes {
-    /// Of the instants `[from, until)`, whole minutes.
+    /// The minutes from `from_s` up to `until_s`, both whole minutes.
     fn new(zone: &TimeZone, from_s: i64, until_s: i64) -> Self {
         let mut minutes = Vec::new();
         let shown = |at_s: i64| {
@@ -56,7 +57,7 @@ impl Minutes {
         Self(minutes)
     }
 
-    /// The fires in ms.
+    /// The instants at which the pattern fires, in Unix ms.
     fn fires(&self, pattern: &Pattern) -> Vec<u64> {
         let is_fixed = pattern.is_fixed();
         let fires = |minute: &&Minute| match is_fixed {
@@ -94,13 +95,13 @@ fn schedule(pattern: &Pattern) -> Schedule {
 }
 
 #[test]
-fn fires_equal_a_search_minute_by_minute() {
+fn fires_match_a_search_of_every_minute() {
     let mut rng = Rng::with_seed(23);
     let (mut changes, mut found) = (0, 0);
     for _ in 0..300 {
         let pattern = Pattern::random(&mut rng);
         let zone = zone::zone(pattern.zone, "a cron").expect("a zone");
-        // The two days around a clock change, or any two.
+        // A search covers two days: around a clock change, or anywhere.
         let day = Timestamp::from_second(rng.i64(TIMES_S)).expect("a time");
         let change = zone.following(day).next();
         changes += usize::from(change.is_some());

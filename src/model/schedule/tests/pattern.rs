@@ -1,9 +1,9 @@
-//! Random cron patterns, together with the sets that they mean.
+//! Random cron patterns, together with the sets of values that they match.
 
 use fastrand::Rng;
 
-/// Zones with changes of an hour, of half an hour and of two hours, at midnight, twice around
-/// Ramadan, and none.
+/// Time zones with clock changes of an hour, of half an hour, of two hours, at midnight, and twice
+/// around Ramadan; and one without changes.
 const ZONES: &[&str] = &[
     "UTC",
     "Europe/Paris",
@@ -36,7 +36,7 @@ const ZONES: &[&str] = &[
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Field {
     text: String,
-    /// The numbers that match.
+    /// The numbers that the field matches.
     values: Vec<u8>,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Pattern {
 pub(super) struct Local {
     pub(super) month: u8,
     pub(super) day: u8,
-    /// From 0, a Sunday.
+    /// The day of the week, counted from Sunday, which is 0.
     pub(super) weekday: u8,
     pub(super) hour: u8,
     pub(super) minute: u8,
@@ -67,7 +67,7 @@ impl Pattern {
         let zone = ZONES[rng.usize(..ZONES.len())];
         let minute = field(rng, 0, 59, true, 4);
         let hour = field(rng, 0, 23, true, 2);
-        // No steps here: programs differ in whether `*/2` restricts the day.
+        // The day has no steps: programs differ in whether `*/2` restricts the day.
         let day = field(rng, 1, 28, false, 5);
         let month = field(rng, 1, 12, false, 8);
         let weekday = field(rng, 0, 6, false, 5);
@@ -94,7 +94,7 @@ impl Pattern {
         !is_open(&self.minute) && !is_open(&self.hour)
     }
 
-    /// A day matches both fields, or one of them if both restrict it.
+    /// Whether a local time matches. If both day fields are restricted, one of them suffices.
     pub(super) fn matches(&self, local: Local) -> bool {
         let day = self.day.values.contains(&local.day);
         let weekday = self.weekday.values.contains(&local.weekday);
@@ -109,7 +109,8 @@ impl Pattern {
     }
 }
 
-/// A random field. Of days and months, `restricted` above 4, one in so many is no `*`.
+/// A random field. It is `*` except once in `restricted` cases, if `restricted` is above 4 (days
+/// and months).
 fn field(rng: &mut Rng, least: u8, most: u8, has_steps: bool, restricted: u8) -> Field {
     let all: Vec<u8> = (least..=if least == 1 && most == 28 { 31 } else { most }).collect();
     if rng.u8(..restricted.max(2)) != 0 && restricted > 4 || rng.u8(..4) == 0 {
@@ -132,7 +133,7 @@ fn field(rng: &mut Rng, least: u8, most: u8, has_steps: bool, restricted: u8) ->
             let text = format!("{from}-{to}");
             Field { text, values }
         }
-        // Half of the hours are those in which clocks change.
+        // Half of the hours are hours in which clocks change.
         kind => {
             let count = if kind == 2 { rng.usize(2..5) } else { 1 };
             let near = most == 23 && rng.bool();
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn random_patterns_are_of_both_kinds() {
+    fn random_patterns_have_fixed_and_other_times() {
         let mut rng = Rng::with_seed(1);
         let patterns: Vec<_> = (0..500).map(|_| Pattern::random(&mut rng)).collect();
         let fixed = patterns.iter().filter(|pattern| pattern.is_fixed()).count();

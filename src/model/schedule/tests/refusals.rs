@@ -1,4 +1,4 @@
-//! What is refused, and with which text.
+//! Which schedules are refused, and with which text.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -23,7 +23,7 @@ fn at(ms: u64) -> std::time::SystemTime {
 }
 
 #[test]
-fn schedules_within_every_range_are_fit() {
+fn schedules_within_every_range_are_accepted() {
     for schedule in [
         every(10),
         every(3_155_760_000_000),
@@ -47,7 +47,7 @@ fn schedules_within_every_range_are_fit() {
 }
 
 #[test]
-fn schedules_beyond_a_range_are_refused_by_name() {
+fn schedules_beyond_a_range_are_refused_with_their_name() {
     let second = Duration::from_secs(1);
     for (schedule, problem) in [
         (every(9), "every is 9ms, it must be 10 ms to 100 years"),
@@ -100,7 +100,7 @@ fn schedules_beyond_a_range_are_refused_by_name() {
             cron("*/5 * * * *").jitter(Duration::from_secs(300)),
             "less than 300s",
         ),
-        // The second pass of the hour, and the hour after it.
+        // The repeated hour, and the hour after it.
         (
             cron("0 2-3 * * *").jitter(Duration::from_secs(3_600)),
             "jitter is 3600s",
@@ -156,7 +156,7 @@ fn cron_step_above_its_range_is_refused() {
             error.contains("is no cron pattern") && error.contains(way_out),
             "{error}"
         );
-        // A queue may have it from before.
+        // A queue may have such a pattern from an older release.
         let stored = Schedule::new(Rule::Cron(bad.to_owned())).zone("UTC");
         assert!(
             stored

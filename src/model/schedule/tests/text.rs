@@ -1,4 +1,4 @@
-//! What the scripts read, and what is read of them.
+//! Schedules and lists of fires as texts of the scripts.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -45,7 +45,7 @@ fn a_schedule_is_read_as_it_was_written() {
 }
 
 #[test]
-fn a_list_says_whether_it_is_the_end() {
+fn a_list_of_fires_says_whether_it_is_the_end() {
     let cron = Schedule::cron("0 * * * *").expect("a pattern").zone("UTC");
     let cron = cron.end(UNIX_EPOCH + Duration::from_secs(10_800));
     let text = |list: FireList| {
@@ -57,14 +57,14 @@ fn a_list_says_whether_it_is_the_end() {
     assert_eq!(list(0, 2).as_deref(), Some("0\n3600000 7200000"));
     assert_eq!(list(0, 3).as_deref(), Some("1\n3600000 7200000 10800000"));
     assert_eq!(list(10_800_000, 3).as_deref(), Some("1\n"));
-    // Fires at or after 2200-01-01 are none.
+    // Fires at or after 2200-01-01 do not exist for dueq.
     let yearly = Schedule::cron("@yearly").expect("a pattern").zone("UTC");
     let list = listed_fires(&yearly, 1_795_564_800_000, 512).expect("fires");
     assert_eq!((list.times.len(), list.is_final()), (173, true));
 }
 
 #[test]
-fn jitter_equals_the_jitter_of_the_scripts() {
+fn jitter_equals_that_of_the_scripts() {
     // redis-cli eval "return tonumber(string.sub(redis.sha1hex('sync@3600000'), 1, 8), 16) % 60000" 0
     let sync = Schedule::every(Duration::from_secs(3_600)).name("sync");
     let fire = sync.jitter(Duration::from_secs(60)).fire_at(3_600_000);

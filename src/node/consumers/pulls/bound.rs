@@ -1,4 +1,4 @@
-//! The pulls that one claim is for.
+//! The pulls that are bound to one claim.
 
 use std::sync::Arc;
 
@@ -8,21 +8,22 @@ use crate::error::Error;
 use crate::node::PartitionId;
 use crate::node::consumers::handling::HandlerContext;
 
-/// The pulls that a claim in flight is for. Dropped without a reply, as at the end of the
-/// coordinator, it drops their answers: the callers learn that the node has ended.
+/// The pulls that are bound to a claim in flight. If this is dropped without a reply, as when the
+/// coordinator ends, the pulls' answers are dropped too: their callers learn that the node has
+/// ended.
 pub(crate) struct BoundPulls {
     pulls: Arc<Pulls>,
     partition: PartitionId,
-    /// What the claim asks for.
+    /// The request that the claim makes.
     request: PullRequest,
-    /// Their numbers, in the order of their arrival.
+    /// The numbers of the bound pulls, in the order of their arrival.
     bound: Vec<u64>,
-    /// The number of the last pull that came before the claim.
+    /// The number of the last pull that arrived before the claim was sent.
     last_seen: u64,
 }
 
 impl Pulls {
-    /// Binds the first pulls, for `most` messages at most, to a claim of this partition. `None` if
+    /// Binds the first pulls, for at most `most` messages, to a claim of this partition. `None` if
     /// no pull waits.
     pub(crate) fn bind(
         self: &Arc<Self>,
@@ -57,12 +58,13 @@ impl Pulls {
 }
 
 impl BoundPulls {
-    /// What the claim asks for.
+    /// The request that the claim makes.
     pub(crate) fn request(&self) -> PullRequest {
         self.request
     }
 
-    /// The claim granted these deliveries, and left messages in its partition or not.
+    /// Called when the claim granted these deliveries; the flag says whether messages are left in
+    /// the partition.
     pub(crate) fn granted(
         mut self,
         deliveries: Vec<Delivery>,
@@ -80,7 +82,7 @@ impl BoundPulls {
                 pull.asked(self.partition);
             }
         }
-        // Pulls that the claim was for may be gone; others take their place.
+        // Bound pulls may have been dropped meanwhile; then others of the line take their messages.
         while rest.len() > 0
             && let Some(number) = line.next_alike(&self.request)
         {
@@ -91,7 +93,8 @@ impl BoundPulls {
         drop(Grant::new(rest.collect(), context));
     }
 
-    /// The claim failed. The pulls wait for the next one, unless that would fail, too.
+    /// Called when the claim failed. The pulls wait for the next claim, unless that would fail as
+    /// well.
     pub(crate) fn failed(mut self, error: &Error) {
         let pulls = Arc::clone(&self.pulls);
         let mut line = pulls.lock();
@@ -102,7 +105,7 @@ impl BoundPulls {
                 pull.failed = Some((self.partition, error.clone()));
             }
         } else {
-            // The token of a claim is its own, but every claim lacks a right.
+            // A token that is held fails only its own claim. A missing right fails every claim.
             let refused = match error.is_held() {
                 true => bound,
                 false => line.waiting().map(|(number, _)| *number).collect(),
@@ -119,7 +122,7 @@ impl BoundPulls {
         line.settle();
     }
 
-    /// They wait again. Returns their numbers.
+    /// Makes the bound pulls wait again. Returns their numbers.
     fn unbind(&mut self, line: &mut Line) -> Vec<u64> {
         let bound = std::mem::take(&mut self.bound);
         for number in &bound {
@@ -134,7 +137,7 @@ impl BoundPulls {
 impl Drop for BoundPulls {
     fn drop(&mut self) {
         if self.bound.is_empty() {
-            return; // the reply came, and its caller may have the lock
+            return; // a reply came; the caller may hold the lock
         }
         let mut line = self.pulls.lock();
         for number in &self.bound {
@@ -146,18 +149,18 @@ impl Drop for BoundPulls {
 type Deliveries = std::vec::IntoIter<Delivery>;
 
 impl Line {
-    /// Answers a pull with its share, if it is still there and anything is left for it.
+    /// Answers a pull with its share, if the pull still waits and messages are left.
     fn serve(&mut self, number: u64, rest: &mut Deliveries, context: &Arc<HandlerContext>) {
         if rest.len() > 0
             && let Some(pull) = self.pulls.remove(&number)
         {
             let share = rest.by_ref().take(pull.request.max).collect();
-            // Its ticket is there: a ticket that is dropped takes its pull out of the line first.
+            // The send succeeds: a ticket removes its pull from the line before it is dropped.
             let _ = pull.answer.send(Ok(Grant::new(share, context)));
         }
     }
 
-    /// The first pull that can take what a claim of this request granted.
+    /// The first waiting pull that accepts messages of this request.
     fn next_alike(&mut self, request: &PullRequest) -> Option<u64> {
         let mut waiting = self.waiting();
         let alike = waiting.find(|(_, pull)| request.shares_with(&pull.request));

@@ -21,7 +21,7 @@ fn deliveries(numbers: std::ops::Range<u8>) -> Vec<Delivery> {
     numbers.map(Delivery::unconnected).collect()
 }
 
-/// The last bytes of the ids that a pull got, if it has its answer; empty also after an error.
+/// The last byte of each id that a pull got, if it has its answer. An error counts as no ids.
 fn answered(ticket: &mut Ticket) -> Option<Vec<u8>> {
     let answer = ticket.answer.try_recv().ok()?;
     let deliveries = answer.map(Grant::take).unwrap_or_default();
@@ -45,7 +45,7 @@ async fn pulls_are_served_in_the_order_of_arrival() {
     assert_eq!(answered(&mut first), Some(vec![0, 1]));
     assert_eq!(answered(&mut second), Some(vec![2]));
     assert_eq!(answered(&mut third), None);
-    // A later one stands behind it.
+    // A pull that comes later stands behind the others.
     let mut fourth = join(&pulls, 1);
     let bound = pulls.bind(HOME, 1).expect("pulls");
     bound.granted(deliveries(3..4), false, &context);
@@ -86,7 +86,7 @@ async fn a_pull_with_a_token_has_a_claim_of_its_own() {
     assert_eq!((first.request().max, first.request().token), (1, None));
     let second = pulls.bind(HOME, 100).expect("its owner");
     assert_eq!((second.request().max, second.request().token), (2, token));
-    // No other pull gets what its token has granted.
+    // No other pull gets the messages that its token was granted.
     drop(owner);
     second.granted(deliveries(0..2), false, &context);
     assert_eq!((answered(&mut behind), context.tracker.len()), (None, 1));
@@ -111,7 +111,7 @@ async fn messages_of_a_dropped_pull_go_to_the_next() {
 #[tokio::test]
 async fn messages_that_no_pull_takes_are_released() {
     let (pulls, context) = (Arc::<Pulls>::default(), Arc::new(HandlerContext::here()));
-    // Dropped while the claim is in flight, and with the answer at hand.
+    // The pull is dropped while its claim is in flight, and after its answer was sent.
     for has_answer in [false, true] {
         let ticket = join(&pulls, 1);
         let bound = pulls.bind(HOME, 1).expect("a pull");
@@ -131,7 +131,7 @@ async fn messages_that_no_pull_takes_are_released() {
 }
 
 #[tokio::test]
-async fn a_claim_is_owed_until_each_partition_was_asked() {
+async fn a_pull_waits_until_each_partition_was_asked() {
     let (pulls, context) = (Arc::<Pulls>::default(), Arc::new(HandlerContext::here()));
     let owed = || [HOME, OTHER].map(|partition| pulls.must_ask(partition));
     assert_eq!(owed(), [false, false]);
@@ -150,7 +150,7 @@ async fn a_claim_is_owed_until_each_partition_was_asked() {
 }
 
 #[tokio::test]
-async fn a_refusal_answers_at_once_and_an_outage_waits() {
+async fn a_refusal_ends_pulls_at_once_and_an_outage_does_not() {
     let (pulls, context) = (Arc::<Pulls>::default(), Arc::new(HandlerContext::here()));
     let mut ticket = join(&pulls, 1);
     pulls.bind(HOME, 1).expect("it").failed(&unavailable());
@@ -171,7 +171,7 @@ async fn a_refusal_answers_at_once_and_an_outage_waits() {
 }
 
 #[tokio::test]
-async fn a_closed_line_ends_its_pulls_and_takes_no_more() {
+async fn closed_pulls_end_and_accept_no_more() {
     let (pulls, context) = (Arc::<Pulls>::default(), Arc::new(HandlerContext::here()));
     let [mut bound, mut put_back, mut waiting] = [1, 1, 1].map(|max| join(&pulls, max));
     let claim = pulls.bind(HOME, 2).expect("two");
@@ -207,7 +207,7 @@ fn error_kind(ticket: &mut Ticket) -> Option<ErrorKind> {
 }
 
 #[tokio::test]
-async fn a_failed_claim_counts_for_pulls_of_each_kind() {
+async fn a_failed_claim_counts_for_pulls_of_each_lease() {
     let pulls = Arc::<Pulls>::default();
     let [mut first, mut other, mut third] =
         [10, 20, 10].map(|lease| pulls.join(request(1, lease)).expect("room"));
@@ -219,7 +219,7 @@ async fn a_failed_claim_counts_for_pulls_of_each_kind() {
         assert_eq!(error_kind(ticket), Some(ErrorKind::Unavailable));
     }
     assert_eq!(error_kind(&mut first), None, "its time is not over");
-    // A right that is missing is missing for every pull, too.
+    // The user lacks the right for every pull.
     let mut behind = pulls.join(request(1, 20)).expect("room");
     let denied = Error::new(ErrorKind::Denied, Applied::No, "no right");
     pulls.bind(HOME, 1).expect("one").failed(&denied);
@@ -236,9 +236,9 @@ async fn a_late_pull_asks_no_partition_after_a_failure() {
     pulls.expire(ticket.number, now);
     pulls.bind(HOME, 1).expect("it").failed(&unavailable());
     assert_eq!(error_kind(&mut ticket), None, "another server may answer");
-    // A server that is silent takes the limit of a response for each partition.
+    // With a silent server, each further partition would take the time limit of a reply.
     let Some(earlier) = now.checked_sub(OVERTIME) else {
-        return; // the machine has just started
+        return; // the machine has only just started
     };
     pulls.expire(ticket.number, earlier);
     assert_eq!(error_kind(&mut ticket), Some(ErrorKind::Unavailable));

@@ -1,4 +1,4 @@
-//! The coordinator's claims, on a server that does not exist: the tests put in its replies.
+//! Tests of the coordinator's claims. Their server does not exist: each test feeds in the replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ use crate::protocol::results::claim::{Claim, Granted};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A batch handler that never returns, or at once.
+/// A batch handler that returns at once or never.
 struct Batches {
     returns: bool,
     started: Arc<AtomicUsize>,
@@ -71,7 +71,7 @@ impl Node {
             },
             ..entry
         };
-        // No settlement reaches the server, and none is repeated.
+        // Stopped, so that settlements, which cannot reach a server, are not repeated.
         node.membership.context.stop.cancel();
         node.attend(entry, None, Instant::now())
             .expect("a new queue");
@@ -91,7 +91,8 @@ impl Node {
         self.coordinator.shares.free()
     }
 
-    /// Answers the next claim: it granted messages with so many crashes, and left others.
+    /// Answers the next claim with `granted` messages of `crashes` crashes each; `left` messages
+    /// remain.
     async fn answer(&mut self, granted: usize, crashes: u32, left: u64) {
         let event = tokio::time::timeout(LIMIT, self.events.recv()).await;
         let event = event.expect("a reply in time").expect("a claim");
@@ -100,7 +101,7 @@ impl Node {
 
     fn put(&mut self, mut event: Event, granted: usize, crashes: u32, left: u64) {
         if let Event::Reply(_, Reply::Claimed(claimed)) = &mut event {
-            // Its call failed, as the server does not exist.
+            // The call itself failed, because the server does not exist.
             claimed.asked = claimed.asked.max(granted);
             claimed.result = Ok(Claim {
                 header: header(),
@@ -114,7 +115,7 @@ impl Node {
         self.dispatch();
     }
 
-    /// Waits for the wake-up that the coordinator asked for.
+    /// Waits until a returned permit wakes the coordinator.
     async fn freed(&mut self) {
         let freed = tokio::time::timeout(LIMIT, self.coordinator.ends.freed()).await;
         freed.expect("the coordinator waits for a handler");
@@ -155,19 +156,19 @@ fn message(number: usize, crashes: u32) -> Granted {
 }
 
 #[tokio::test]
-async fn a_node_whose_handlers_are_all_busy_waits_for_one() {
+async fn a_node_with_all_handlers_busy_waits_for_one_to_end() {
     let mut node = Node::new(1, 1, None);
     node.dispatch();
     node.answer(1, 0, 0).await;
     assert_eq!(node.free(), 0);
-    // Only now it waits for wake-up tokens again.
+    // Only from now on the node waits for wake-up tokens again.
     node.coordinator.membership.context.abort.cancel();
     node.freed().await;
     assert_eq!(node.free(), 1);
 }
 
 #[tokio::test]
-async fn a_queue_at_its_maximum_gathers_no_handlers() {
+async fn a_queue_at_its_maximum_does_not_wait_for_more_handlers() {
     let mut node = Node::new(8, 4, None);
     node.dispatch();
     node.answer(4, 0, 9).await;
@@ -180,7 +181,7 @@ async fn a_queue_at_its_maximum_gathers_no_handlers() {
 }
 
 #[tokio::test]
-async fn a_batch_handler_keeps_no_handler_after_crashes() {
+async fn a_batch_handler_returns_its_permits_after_crashes() {
     let started = Arc::<AtomicUsize>::default();
     let handler = Batches {
         returns: true,
@@ -190,7 +191,8 @@ async fn a_batch_handler_keeps_no_handler_after_crashes() {
     let mut node = Node::new(4, usize::MAX, Some(Consumer::Handler(batches)));
     node.dispatch();
     node.answer(8, 1, 5).await;
-    // Each message has a handler of its own, until its settlement fails after 10 s; meanwhile the queue wants another claim.
+    // Each message holds a handler of its own until its settlement fails after 10 s. Meanwhile the
+    // queue wants another claim.
     let end = async {
         while started.load(Ordering::SeqCst) < 8 || node.free() < 4 {
             if let Ok(event) = node.events.try_recv() {
@@ -227,7 +229,7 @@ async fn deliveries_that_wait_get_a_free_handler_at_once() {
 }
 
 #[tokio::test]
-async fn pulls_of_two_partitions_keep_no_handlers() {
+async fn pulls_of_two_partitions_return_all_handlers() {
     let pulls = Arc::<Pulls>::default();
     let mut node = Node::new(
         1 << 20,
@@ -238,7 +240,7 @@ async fn pulls_of_two_partitions_keep_no_handlers() {
     let queue_id = owned.membership.by_name["orders"];
     let queue = owned.membership.queues.get_mut(&queue_id);
     let partitions = &mut queue.expect("attended").partitions;
-    // The first one gets another tag, so that the home joins once more.
+    // The first partition gets another tag, so that the home is joined once more.
     partitions.clear();
     partitions.insert(Tag::parse("7").expect("a tag"), id);
     owned.join(queue_id, Tag::Home, Some(0), Instant::now());
@@ -260,7 +262,7 @@ async fn pulls_of_two_partitions_keep_no_handlers() {
     }
 }
 
-/// No pull waits for the messages, and still the look-ups do not become a busy loop.
+/// No pull waits for the recovered messages, and the look-ups must not become a busy loop.
 #[tokio::test]
 async fn failed_look_ups_without_pulls_pause_longer_each_time() {
     let mut node = Node::new(4, 4, Some(Consumer::Pulls(Arc::default())));
@@ -282,11 +284,11 @@ async fn failed_look_ups_without_pulls_pause_longer_each_time() {
         pause = now - before;
         node.coordinator.want(id, now);
     }
-    // From 10 ms on it doubles, less a random part of up to half.
+    // The pause doubles from 10 ms on, less a random part of up to half.
     assert!(pause > Duration::from_millis(200), "{pause:?}");
 }
 
-/// A handler that never returns, and counts how often the coordinator looks at it.
+/// A handler that never returns. It counts how often the coordinator asks for its capacity.
 #[derive(Default)]
 struct Asked(AtomicUsize);
 
@@ -313,9 +315,9 @@ impl Handling for Asked {
     fn close(&self) {}
 }
 
-/// Its work grows with the queues only for a handler that has ended.
+/// The work of a busy node grows with the number of queues only when a handler ends.
 #[tokio::test]
-async fn a_busy_node_looks_at_no_queue_that_wants_a_handler() {
+async fn a_busy_node_examines_no_queue_until_a_handler_ends() {
     const QUEUES: usize = 1_000;
     let asked = Arc::<Asked>::default();
     let consumer = || Consumer::Handler(Arc::<Asked>::clone(&asked));
@@ -344,7 +346,7 @@ async fn a_busy_node_looks_at_no_queue_that_wants_a_handler() {
 }
 
 #[tokio::test]
-async fn a_queue_has_its_share_while_one_of_its_partitions_is_open() {
+async fn a_queue_keeps_its_share_while_any_partition_is_open() {
     let mut node = coordinator();
     let queue_id = node.membership.by_name["unconnected"];
     let home = node.only_partition("unconnected");

@@ -27,7 +27,7 @@ use crate::protocol::pattern::Pattern;
 use crate::router::Router;
 use crate::server::servers::Servers;
 
-/// The home of the queue that it begins with.
+/// The home of the queue that the test coordinator starts with.
 const HOME: PartitionId = PartitionId(1);
 const TENTH: Duration = Duration::from_millis(100);
 
@@ -58,8 +58,8 @@ pub(crate) fn entry_of(name: &str, servers: &Arc<Servers>) -> QueueEntry {
     }
 }
 
-/// A coordinator that attends one queue, and those of a pattern, on a server that does not exist.
-/// Its calls are tasks that run only while the test awaits.
+/// A coordinator that attends one named queue and the queues of a pattern, on a server that does
+/// not exist. Its calls are tasks that run only while the test awaits.
 pub(crate) fn coordinator() -> Coordinator {
     let entry = entry();
     let servers = Arc::clone(entry.router.servers());
@@ -112,7 +112,7 @@ impl Coordinator {
         self.attended(queue).next().expect("attended").id
     }
 
-    /// Starts a pop over the lists of its queues.
+    /// Starts a blocking pop over the wake-up lists of the node's queues.
     async fn pop(&mut self) {
         self.cover_lists();
         let wake = self.wake.as_mut().expect("it claims");
@@ -136,7 +136,7 @@ impl Coordinator {
 }
 
 #[tokio::test]
-async fn a_node_ends_if_a_removed_queue_left_before_its_token() {
+async fn a_node_ends_though_a_removed_queue_left_before_its_token() {
     let mut node = coordinator();
     let mut removed = node.remove_unconnected();
     node.end_drained(Instant::now());
@@ -176,7 +176,7 @@ async fn a_node_that_stops_returns_tokens_of_removed_queues() {
 }
 
 #[tokio::test]
-async fn beats_of_a_draining_queue_do_not_cover_its_list() {
+async fn beats_of_a_removed_queue_do_not_cover_its_wake_up_list() {
     let mut node = coordinator();
     let _removed = node.remove_unconnected();
     node.perform(HOME, Action::Beat, Instant::now());
@@ -184,7 +184,7 @@ async fn beats_of_a_draining_queue_do_not_cover_its_list() {
 }
 
 #[tokio::test]
-async fn a_queue_is_added_again_only_after_the_leave() {
+async fn a_removed_queue_is_added_again_only_after_its_leave() {
     let mut node = coordinator();
     let _removed = node.remove_unconnected();
     let refused = node.attend(entry(), None, Instant::now());
@@ -198,7 +198,7 @@ async fn a_queue_is_added_again_only_after_the_leave() {
 }
 
 #[tokio::test]
-async fn without_a_claim_to_make_no_wait_for_handlers_is_left() {
+async fn a_removed_queue_ends_the_wait_for_more_handlers() {
     let mut node = coordinator();
     let now = Instant::now();
     node.gather_until = Some(now);
@@ -207,7 +207,7 @@ async fn without_a_claim_to_make_no_wait_for_handlers_is_left() {
     assert_eq!(node.gather_until, None);
 }
 
-/// Queues that a scan found, with these numbers in their names.
+/// The report of a scan that found queues with these numbers in their names.
 fn found(numbers: std::ops::Range<usize>, is_complete: bool) -> Found {
     Found {
         names: numbers
@@ -218,17 +218,17 @@ fn found(numbers: std::ops::Range<usize>, is_complete: bool) -> Found {
 }
 
 #[tokio::test]
-async fn a_thousand_more_queues_of_a_pattern_join_at_a_pace() {
+async fn first_beats_of_a_thousand_found_queues_are_paced() {
     let mut node = coordinator();
     let start = Instant::now();
-    // The first beat of the named queue.
+    // Pops the first beat of the named queue.
     while node.pop_due(start).is_some() {}
     node.found(found(0..1_000, false), start);
     assert_eq!(node.partitions.len(), 1 + 1_000);
     assert_eq!(node.wake_lists.lists().count(), 1, "the named queue");
     assert_eq!(node.competing.len(), 1, "a beat must find work first");
     let mut beats = 0;
-    // `attend` reads no clock, so these instants are exact.
+    // Exact instants, because `attend` reads no clock.
     for tenth in 1..=10_u32 {
         let before = beats;
         while let Some(due) = node.pop_due(start + tenth * TENTH) {
@@ -241,8 +241,8 @@ async fn a_thousand_more_queues_of_a_pattern_join_at_a_pace() {
         assert!((99..=101).contains(&(beats - before)), "{tenth}: {beats}");
     }
     assert_eq!(beats, 1_000);
-    // They may be parked when their channels are subscribed to. Without a subscription, a pop covers
-    // them from the second beat on.
+    // The found queues may be parked when their channels are subscribed to. Without a subscription,
+    // a pop covers their lists from the second beat on.
     assert_eq!(node.wake_lists.lists().count(), 1);
     for number in 2..=1_001 {
         node.beat(PartitionId(number), start);
@@ -266,7 +266,7 @@ async fn a_complete_scan_removes_only_queues_of_its_pattern() {
 }
 
 #[tokio::test]
-async fn no_scan_adds_a_queue_again_that_the_user_removed() {
+async fn no_scan_adds_a_queue_that_the_user_removed() {
     let mut node = coordinator();
     let now = Instant::now();
     node.found(found(0..2, true), now);
@@ -279,7 +279,7 @@ async fn no_scan_adds_a_queue_again_that_the_user_removed() {
     node.found(found(0..3, true), now);
     assert!(!node.membership.by_name.contains_key("mail-0001"));
     assert!(node.membership.by_name.contains_key("mail-0002"));
-    // The user adds it again.
+    // The user adds the queue again.
     let servers = Arc::clone(&node.membership.servers);
     let added = node.attend(entry_of("mail-0001", &servers), None, now);
     assert!(added.is_ok());

@@ -41,14 +41,14 @@ impl Coordinator {
         self.mapped(QUEUE, Ok(partitions), Instant::now());
     }
 
-    /// The queue has one partition again.
+    /// Feeds in a map with one partition.
     fn mapped_alone(&mut self) {
         let router = Arc::clone(&self.membership.queues[&QUEUE].entry.router);
         let partitions = router.take(None).expect("one partition");
         self.mapped(QUEUE, Ok(partitions), Instant::now());
     }
 
-    /// The home has answered with this roster.
+    /// Feeds in the home's answer to a watch, with this roster.
     fn answer_watch(&mut self, watched: Watched) {
         let now = Instant::now();
         self.watched(QUEUE, now, (Tag::Home, Ok(watched)), now);
@@ -63,7 +63,7 @@ impl Coordinator {
         self.members().into_keys().collect()
     }
 
-    /// The leaves of the partitions that drain are answered.
+    /// Feeds in the answers to the leaves of draining partitions.
     fn end_leaves(&mut self) {
         self.end_drained(Instant::now());
         let leaving = self.partitions.values();
@@ -75,7 +75,7 @@ impl Coordinator {
 }
 
 #[tokio::test]
-async fn a_node_alone_attends_every_partition_once() {
+async fn a_single_node_attends_every_partition() {
     let mut node = coordinator();
     node.remapped(7, tags(12));
     assert_eq!(node.tags(), BTreeSet::from([Tag::Home]), "no roster yet");
@@ -92,7 +92,7 @@ async fn a_node_alone_attends_every_partition_once() {
 }
 
 #[tokio::test]
-async fn others_take_partitions_over_and_give_them_back() {
+async fn other_nodes_take_partitions_over_and_give_them_back() {
     let mut node = coordinator();
     node.remapped(7, tags(64));
     node.answer_watch(watched(1, 0, &[]));
@@ -108,7 +108,7 @@ async fn others_take_partitions_over_and_give_them_back() {
 }
 
 #[tokio::test]
-async fn a_partition_comes_back_while_it_drains() {
+async fn a_draining_partition_can_be_attended_again() {
     let mut node = coordinator();
     node.remapped(7, tags(64));
     node.answer_watch(watched(1, 0, &[]));
@@ -122,7 +122,7 @@ async fn a_partition_comes_back_while_it_drains() {
 }
 
 #[tokio::test]
-async fn a_lost_home_leaves_the_roster_as_it_was() {
+async fn an_unreachable_home_leaves_the_roster_as_it_was() {
     let mut node = coordinator();
     node.remapped(7, tags(12));
     node.answer_watch(watched(1, 0, &[]));
@@ -133,7 +133,7 @@ async fn a_lost_home_leaves_the_roster_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_deputys_roster_holds_once_all_nodes_had_time_to_enter() {
+async fn roster_of_a_deputy_counts_once_all_nodes_could_enter() {
     let mut node = coordinator();
     node.remapped(7, tags(64));
     node.answer_watch(watched(1, 50, &[]));
@@ -147,7 +147,7 @@ async fn a_deputys_roster_holds_once_all_nodes_had_time_to_enter() {
     }
     node.answer_watch(watched(1, 50, &[]));
     assert_eq!(node.tags(), own, "the home is back");
-    // A new node has no other roster.
+    // A new node knows no earlier roster.
     let mut new = coordinator();
     new.remapped(7, tags(64));
     new.watched(QUEUE, start, (deputy, Ok(watched(9, 0, &[]))), start);
@@ -165,7 +165,7 @@ async fn free_handlers_help_a_busy_partition() {
     helped.insert(foreign);
     node.answer_watch(watched(2, 7, &[foreign]));
     assert_eq!(node.tags(), helped, "one of eight nodes");
-    // A node that has no free handler does not.
+    // A node without a free handler does not help.
     let mut busy = coordinator();
     busy.remapped(7, tags(12));
     busy.answer_watch(watched(2, 7, &[]));
@@ -178,7 +178,7 @@ async fn free_handlers_help_a_busy_partition() {
 }
 
 #[tokio::test]
-async fn another_map_replaces_the_partitions() {
+async fn a_new_map_replaces_the_attended_partitions() {
     let mut node = coordinator();
     node.remapped(7, tags(4));
     node.answer_watch(watched(1, 0, &[]));
@@ -194,7 +194,7 @@ async fn another_map_replaces_the_partitions() {
 }
 
 #[tokio::test]
-async fn a_removed_queue_ends_with_its_last_partition() {
+async fn a_removed_queue_is_gone_with_its_last_partition() {
     let mut node = coordinator();
     node.remapped(7, tags(3));
     node.answer_watch(watched(1, 0, &[]));
@@ -233,7 +233,7 @@ async fn node_that_stops_gives_its_ranks_to_others() {
             .all(|partition| partition.timers.rank == Some(LAST_RANK))
     );
     assert_eq!(watches(&node), Some(false));
-    // A watch that was in flight.
+    // The answer to a watch that was in flight.
     node.answer_watch(watched(2, 0, &[]));
     assert_eq!(watches(&node), Some(false));
     assert!(
@@ -244,7 +244,7 @@ async fn node_that_stops_gives_its_ranks_to_others() {
 }
 
 #[tokio::test]
-async fn home_is_attended_after_its_leave_if_the_map_has_gone() {
+async fn home_is_attended_after_its_leave_if_the_map_is_gone() {
     let mut node = coordinator();
     node.remapped(7, tags(12));
     node.answer_watch(watched(1, 40, &[]));
@@ -258,7 +258,7 @@ async fn home_is_attended_after_its_leave_if_the_map_has_gone() {
 }
 
 #[tokio::test]
-async fn node_that_stops_takes_no_partition() {
+async fn a_stopping_node_joins_no_partition_and_no_queue() {
     let mut node = coordinator();
     node.remapped(7, tags(4));
     node.answer_watch(watched(1, 0, &[]));
@@ -267,7 +267,7 @@ async fn node_that_stops_takes_no_partition() {
         let mut partitions = node.partitions.values();
         partitions.all(|partition| partition.timers.rank == Some(LAST_RANK))
     };
-    // The map changes, and a partition ends.
+    // The map changes, and a partition is left.
     node.remapped(8, vec![Tag::Home, Tag::Numbered(2), Tag::Numbered(99)]);
     let kept = BTreeSet::from([Tag::Home, Tag::Numbered(2)]);
     assert_eq!((node.tags(), last(&node)), (kept.clone(), true));
@@ -279,7 +279,7 @@ async fn node_that_stops_takes_no_partition() {
         (node.tags(), last(&node)),
         (BTreeSet::from([Tag::Home]), true)
     );
-    // Nor a queue.
+    // It also joins no queue that the user adds.
     let servers = Arc::clone(&node.membership.servers);
     let refused = node.attend(entry_of("another", &servers), None, Instant::now());
     assert!(refused.is_err_and(|error| error.kind() == ErrorKind::Unavailable));

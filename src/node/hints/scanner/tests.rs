@@ -6,7 +6,7 @@ use super::*;
 use crate::protocol::keys::meta_glob;
 use crate::server::fake::{Fake, bulk, usual};
 
-/// A scanner of a server that answers the SCAN with this number, from 0 on, as `answer` says.
+/// A scanner, on a server that answers SCAN number N (from 0) with `answer(N)`.
 async fn scanner(
     patterns: &[&str],
     step_pause: Duration,
@@ -52,7 +52,7 @@ struct Setup {
     _server: Fake,
 }
 
-/// When each SCAN came, and its cursor.
+/// The time and the cursor of each SCAN.
 type Scans = Arc<Mutex<Vec<(Instant, String)>>>;
 
 fn cursors(scans: &Scans) -> Vec<String> {
@@ -87,7 +87,7 @@ fn found(names: &[&str], is_complete: bool) -> Found {
 }
 
 impl Setup {
-    /// What it has reported since the last call.
+    /// The reports of the scanner since the last call.
     fn reported(&mut self) -> Vec<Found> {
         let mut all = Vec::new();
         while let Ok(found) = self.reports.try_recv() {
@@ -96,7 +96,7 @@ impl Setup {
         all
     }
 
-    /// What a pass reports at its end.
+    /// The report of a pass at its end.
     async fn pass(&mut self) -> Found {
         assert!(self.scanner.pass().await.is_some());
         self.reported().pop().expect("a report")
@@ -111,7 +111,7 @@ async fn a_pass_reports_new_names_at_once_and_all_at_its_end() {
         0 => reply(7, named(&["mail-a", "other"])),
         1 => reply(9, named(&["mail-a"])),
         2 => reply(0, named(&["mail-b"])),
-        // The next pass: mail-a is gone.
+        // In the next pass mail-a is gone.
         _ => reply(0, named(&["mail-b"])),
     })
     .await;
@@ -140,7 +140,7 @@ async fn a_pass_finds_the_queues_of_all_patterns() {
 }
 
 #[tokio::test]
-async fn a_created_queue_is_reported_at_once_and_survives_the_pass() {
+async fn a_created_queue_is_reported_at_once_and_kept_by_the_pass() {
     let mut setup = scanner(&["mail-*"], MS, |_| reply(0, named(&["mail-old"]))).await;
     for name in ["mail-new", "mail-absent", "other"] {
         let created = NewQueue::Created(name.to_owned());
@@ -181,19 +181,19 @@ async fn a_failed_step_is_repeated_from_its_cursor() {
     assert_eq!(cursors(&setup.scans), ["0", "7", "7", "7"]);
 }
 
-/// The names of these queues.
+/// Queue names with these numbers.
 fn numbered(numbers: impl Iterator<Item = usize>) -> impl Iterator<Item = String> {
     numbers.map(|number| format!("q-{number:05}"))
 }
 
 #[tokio::test]
-async fn all_passes_together_report_no_more_than_the_limit() {
+async fn a_pattern_reports_at_most_its_limit_over_all_passes() {
     let mut setup = scanner(&["q-*"], MS, |scan| {
         let next = scan as u64 + 1;
         match scan {
             0 | 1 => reply(next, numbered(scan * 6_000..scan * 6_000 + 6_000)),
             2 => reply(0, numbered(12_000..13_000)),
-            // The next pass sees other queues first. Of those it reported, 100 are gone.
+            // The next pass finds other queues first. 100 of the reported ones are gone.
             3 => reply(next, numbered(12_000..20_000)),
             4 => reply(0, numbered(100..12_000)),
             _ => reply(0, numbered(100..20_000)),
@@ -219,7 +219,7 @@ async fn all_passes_together_report_no_more_than_the_limit() {
 }
 
 #[test]
-fn many_nodes_scan_as_much_as_ten() {
+fn many_nodes_together_scan_as_much_as_ten() {
     let crowd = Crowd::default();
     let second = Duration::from_secs(1);
     assert_eq!(crowd.stretched(second), second);

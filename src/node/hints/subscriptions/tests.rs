@@ -57,7 +57,7 @@ impl Listening {
         self.events.recv().await.expect("a listener")
     }
 
-    /// The next hints, in the order of their queues.
+    /// The next two hints, sorted by their partitions.
     async fn next_two(&mut self) -> [Hint; 2] {
         let mut hints = [self.next().await, self.next().await];
         hints.sort_by_key(|hint| match hint {
@@ -69,7 +69,7 @@ impl Listening {
     }
 }
 
-/// Listens on the server at this URL.
+/// Starts a listener on the server at this URL.
 fn listener(
     url: &str,
 ) -> (
@@ -85,7 +85,7 @@ fn listener(
     let (changes, received) = unbounded_channel();
     let (hints, events) = unbounded_channel();
     let report = move |hint| {
-        // The test may have ended.
+        // The send fails if the test has ended.
         let _ = hints.send(hint);
     };
     let task = tokio::spawn(listen(Arc::clone(link), received, report));
@@ -97,7 +97,7 @@ const TWO: PartitionId = PartitionId(2);
 const THREE: PartitionId = PartitionId(3);
 
 #[tokio::test]
-async fn two_channels_share_a_connection() {
+async fn channels_of_two_queues_share_a_connection() {
     let mut listening = Listening::start("", Server::start(&[]).expect("a server"));
     listening.add(1);
     listening.add(2);
@@ -117,7 +117,7 @@ async fn a_removed_queue_gets_no_notices() {
     listening.add(2);
     listening.next_two().await;
     listening.remove(1);
-    // The listener handles changes in their order.
+    // The listener handles changes in order, so this one comes after the removal.
     listening.add(3);
     assert_eq!(listening.next().await, Hint::Subscribed(THREE));
     listening.publish(1, "17");
@@ -145,7 +145,7 @@ async fn a_lost_connection_is_reported_and_replaced() {
 }
 
 #[tokio::test]
-async fn a_listener_ends_though_its_server_refuses() {
+async fn a_listener_ends_although_its_server_refuses_it() {
     let refusing = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = refusing.local_addr().expect("an address");
     let (servers, changes, _hints, task) = listener(&format!("redis://{address}/"));
@@ -156,7 +156,7 @@ async fn a_listener_ends_though_its_server_refuses() {
     };
     let change = SubscriptionChange::Add(ONE, channel);
     changes.send(change).expect("a listener");
-    // It connects, and is refused from then on.
+    // The listener connects once; from then on the server refuses it.
     drop(refusing.accept().await.expect("a connection"));
     drop(refusing);
     let change = SubscriptionChange::Remove(ONE);
@@ -193,7 +193,7 @@ async fn an_added_queue_does_not_retry_a_denied_channel() {
 }
 
 #[tokio::test]
-async fn a_refusal_that_may_end_is_retried_on_the_same_connection() {
+async fn a_temporary_refusal_is_retried_on_the_same_connection() {
     let (attempts, mut attempted) = watch::channel(0);
     let attempts = Arc::new(attempts);
     let server = Fake::start(move |_, words| {

@@ -25,12 +25,12 @@ fn token(number: u32) -> WakeUp {
     WakeUp::Token(PartitionId(number))
 }
 
-/// The failure of a pop of the queues 1 and 2.
+/// The failure of a pop over the lists of queues 1 and 2.
 fn failed() -> WakeUp {
     WakeUp::Failed(vec![PartitionId(1), PartitionId(2)])
 }
 
-/// A user `limited` with the right to pop from these keys; returns the URL.
+/// Creates a user `limited` with these rules of an ACL. Returns the URL with that user.
 fn limited(server: &Server, rules: &[&str]) -> String {
     let words = [&["ACL", "SETUSER", "limited", "on", ">secret"], rules].concat();
     server.command(&words).expect("a user");
@@ -50,7 +50,7 @@ async fn a_token_is_reported_with_its_queue() {
 }
 
 #[tokio::test]
-async fn a_served_list_is_the_last_of_the_next_pop() {
+async fn a_list_that_was_served_is_the_last_of_the_next_pop() {
     let server = Server::start(&[]).expect("a server");
     let tokens = ["1"; 5];
     for key in ["one", "two", "three"] {
@@ -70,7 +70,7 @@ async fn a_served_list_is_the_last_of_the_next_pop() {
 }
 
 #[tokio::test]
-async fn a_list_of_another_type_is_left_out() {
+async fn a_list_with_a_key_of_another_type_is_left_out() {
     let server = Server::start(&[]).expect("a server");
     server.command(&["SET", "one", "text"]).expect("a string");
     let mut wakes = WakeUps::default();
@@ -85,7 +85,7 @@ async fn a_list_of_another_type_is_left_out() {
 #[tokio::test]
 async fn a_list_that_the_user_may_not_pop_is_left_out() {
     let server = Server::start(&[]).expect("a server");
-    // LLEN is denied too: it says nothing about the right to pop.
+    // LLEN is denied as well, which says nothing about the right to pop.
     let url = limited(&server, &["+@all", "-llen", "~two"]);
     let mut wakes = WakeUps::default();
     let route = route(&url);
@@ -110,7 +110,7 @@ async fn lists_of_different_acl_rules_are_popped_one_at_a_time() {
     }
     assert_eq!(wakes.wait(true).await, token(1));
     assert!(wakes.covers(PartitionId(1)) && !wakes.covers(PartitionId(2)));
-    // One rule grants both now. After the pause, a pop covers both again.
+    // From now on one rule grants both lists. After the pause, a pop covers both again.
     let rules = ["ACL", "SETUSER", "limited", "+blpop", "~*"];
     server.command(&rules).expect("a user");
     for pop in wakes.pops.values_mut() {
@@ -120,7 +120,8 @@ async fn lists_of_different_acl_rules_are_popped_one_at_a_time() {
     assert!(wakes.covers(PartitionId(1)) && wakes.covers(PartitionId(2)));
 }
 
-/// A server that answers BLPOP with a token of the first list, and counts the pops.
+/// A server that answers each BLPOP with a token of the first list. Also returns the number of
+/// pops.
 async fn counted() -> (Fake, watch::Receiver<usize>) {
     let (pops, counted) = watch::channel(0);
     let pops = Arc::new(pops);
@@ -136,7 +137,7 @@ async fn counted() -> (Fake, watch::Receiver<usize>) {
 }
 
 #[tokio::test]
-async fn no_lists_cause_no_command() {
+async fn a_wait_without_lists_sends_no_command() {
     let (server, pops) = counted().await;
     let route = route(&format!("redis://127.0.0.1:{}/", server.port));
     let mut wakes = WakeUps::default();
@@ -152,7 +153,7 @@ async fn no_lists_cause_no_command() {
 }
 
 #[tokio::test]
-async fn a_dropped_wait_keeps_its_pop() {
+async fn dropping_a_wait_keeps_its_pop_in_flight() {
     let server = Server::start(&[]).expect("a server");
     let mut wakes = WakeUps::default();
     let route = route(&server.url());

@@ -1,4 +1,4 @@
-//! How many handlers and deliveries a partition has, and what it asks for.
+//! The handlers and deliveries of a partition: their counts, and how many more it asks for.
 
 use std::time::Instant;
 
@@ -8,12 +8,12 @@ use crate::node::state::shares::Want;
 use crate::node::state::shares::parts::Part;
 
 impl NodePartition {
-    /// Whether it has handlers, those of a claim in flight included.
+    /// Whether the partition has handlers, including those kept for a claim in flight.
     pub(crate) fn is_busy(&self) -> bool {
         self.slots.held() > 0
     }
 
-    /// Whether nothing is left to wait for before the node leaves it.
+    /// Whether the node may leave the partition now: no handler, settlement or claim is left.
     pub(crate) fn is_drained(&self) -> bool {
         !self.claim.is_in_flight()
             && !self.lost.must_look_up()
@@ -21,7 +21,7 @@ impl NodePartition {
             && self.slots.unsettled() == 0
     }
 
-    /// How many of its deliveries may be claimed.
+    /// How many more deliveries the partition may claim.
     pub(crate) fn room(&self) -> usize {
         match self.consumer.capacity(self.context.max_handlers) {
             0 => 0,
@@ -29,7 +29,7 @@ impl NodePartition {
         }
     }
 
-    /// What it asks for if it can use this many handlers now.
+    /// What the partition asks for if it can use this many handlers now.
     pub(crate) fn want(&self, handlers: usize, now: Instant) -> Want<Part> {
         Want {
             id: Part {
@@ -43,7 +43,7 @@ impl NodePartition {
         }
     }
 
-    /// The permits of handlers that the `allot` with this number gave it.
+    /// Makes the permits of the handlers that the `allot` with this number gave to the partition.
     pub(crate) fn permits(&mut self, handlers: usize, allot: u64) -> HandlerPermits {
         self.served = allot;
         self.slots.permits(handlers)

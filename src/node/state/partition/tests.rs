@@ -55,7 +55,8 @@ fn subscribed() -> (NodePartition, NodeTimers, Instant) {
     (partition, timers, now)
 }
 
-/// A reply: `ready` messages, and the first scheduled one due this long after the first reply.
+/// A reply to a beat: `ready` messages are ready, and the first scheduled message is due `head`
+/// after the first reply.
 fn beat(sent: Instant, seq: i64, ready: u64, head: Option<Duration>) -> Beat {
     Beat {
         header: Header {
@@ -79,7 +80,7 @@ fn due_ms(after: Duration) -> u64 {
     SERVER_MS + u64::try_from(after.as_millis()).expect("a time")
 }
 
-/// What is due at this instant.
+/// The actions that are due at this instant.
 fn due(partition: &mut NodePartition, timers: &mut NodeTimers, now: Instant) -> Vec<Action> {
     let mut actions = Vec::new();
     while let Some(Due::Act(Q, action)) = timers.pop(now, |_| Some(&mut partition.timers)) {
@@ -95,7 +96,7 @@ fn beats(partition: &mut NodePartition, timers: &mut NodeTimers, now: Instant) -
 }
 
 #[tokio::test]
-async fn a_quiet_queue_is_parked() {
+async fn a_quiet_queue_with_a_subscription_is_parked() {
     let (mut partition, mut timers, now) = subscribed();
     for is_covered in [false, true] {
         let mode = partition.beat_mode(is_covered, now);
@@ -113,7 +114,7 @@ async fn a_quiet_queue_is_parked() {
 }
 
 #[tokio::test]
-async fn without_notices_no_queue_is_parked() {
+async fn a_queue_without_a_subscription_is_not_parked() {
     let (mut partition, _, now) = subscribed();
     partition.is_subscribed = false;
     for is_covered in [false, true] {
@@ -141,7 +142,7 @@ async fn a_parked_queue_beats_2_s_before_its_head() {
 }
 
 #[tokio::test]
-async fn a_notice_of_a_due_head_unparks_at_once() {
+async fn a_notice_of_a_due_head_ends_the_parking_at_once() {
     let (mut partition, mut timers, now) = subscribed();
     partition.last_mode = BeatMode::Parked(SILENCE);
     let later = now + Duration::from_secs(3);
@@ -152,9 +153,9 @@ async fn a_notice_of_a_due_head_unparks_at_once() {
     assert_eq!(partition.beat_mode(true, later), BeatMode::Parked(SILENCE));
 }
 
-/// The queue has moved to a server that has not answered yet.
+/// The queue has moved to a server that has not replied yet.
 #[tokio::test]
-async fn a_notice_without_a_known_clock_asks_for_a_beat() {
+async fn a_notice_before_the_clock_is_known_causes_a_beat() {
     let (mut partition, mut timers, now) = subscribed();
     let head = Duration::from_secs(1);
     partition.noticed(Some(due_ms(head)), &mut timers, now);

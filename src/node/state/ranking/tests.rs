@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
-/// The partitions that each node attends, with its ranks.
+/// For each node, the partitions that it attends and its ranks in them.
 type Pairs = BTreeMap<String, Vec<(Tag, usize)>>;
 
 fn names(count: usize) -> Vec<String> {
@@ -24,7 +24,7 @@ fn pairs(names: &[String], tags: &[Tag]) -> Pairs {
     names.iter().map(attended).collect()
 }
 
-/// The attended pairs, and the fewest and most attendants of a partition.
+/// The number of attended pairs, and the fewest and the most nodes of a partition.
 fn counts(pairs: &Pairs, tags: &[Tag]) -> (usize, usize, usize) {
     let mut of_tag: BTreeMap<_, usize> = tags.iter().map(|tag| (*tag, 0)).collect();
     for (tag, _) in pairs.values().flatten() {
@@ -59,7 +59,7 @@ fn each_partition_has_three_nodes_of_distinct_ranks() {
 }
 
 #[test]
-fn pairs_are_bounded_by_three_and_four() {
+fn attended_pairs_are_bounded_by_three_and_four() {
     for (nodes, partitions, all, at_most) in [
         (1, 64, 64, 1),
         (10, 64, 196, 5),
@@ -77,7 +77,7 @@ fn pairs_are_bounded_by_three_and_four() {
 }
 
 #[test]
-fn a_leave_changes_only_the_partitions_of_its_node() {
+fn a_leaving_node_changes_only_its_own_partitions() {
     let (names, tags) = (names(20), tags(64));
     let before = pairs(&names, &tags);
     let gone = &names[7];
@@ -97,7 +97,7 @@ fn a_leave_changes_only_the_partitions_of_its_node() {
 }
 
 #[test]
-fn updates_give_the_ranks_of_a_new_start() {
+fn an_updated_ranking_equals_a_new_one() {
     let (names, tags) = (names(30), tags(40));
     let own = &names[0];
     let mut ranking = Ranking::new("orders", &tags, own);
@@ -128,7 +128,7 @@ fn homes_of_queues_have_different_first_nodes() {
 }
 
 #[test]
-fn late_ranks_beat_every_2_s_unless_they_lead() {
+fn nodes_of_late_ranks_beat_every_2_s_unless_they_lead() {
     for (rank, is_leader, ms) in [
         (None, false, 900),
         (Some(0), false, 900),
@@ -142,7 +142,7 @@ fn late_ranks_beat_every_2_s_unless_they_lead() {
 }
 
 #[test]
-fn watches_of_large_rosters_are_rarer() {
+fn nodes_watch_large_rosters_less_often() {
     let interval = |nodes, part| watch_interval(nodes, part).as_millis();
     assert_eq!((interval(199, 0.0), interval(199, 1.0)), (875, 925));
     assert_eq!((interval(200, 0.0), interval(200, 1.0)), (1_475, 1_525));

@@ -6,8 +6,8 @@ use std::time::Instant;
 use super::{Shares, Want};
 use crate::node::{PartitionId, QueueId};
 
-/// A queue's handlers are split between its partitions only if each gets so many: a claim for many
-/// messages costs little more than a claim for one.
+/// A queue's handlers are split between its partitions only if each gets at least this many: one
+/// claim for many messages costs little more than a claim for one.
 const MIN_PART: usize = 32;
 
 /// A partition that competes for handlers.
@@ -15,14 +15,14 @@ const MIN_PART: usize = 32;
 pub(crate) struct Part {
     pub(crate) id: PartitionId,
     pub(crate) queue: QueueId,
-    /// The `allot` in which it last got a handler.
+    /// The number of the `allot` in which the partition last got a handler.
     pub(crate) served: u64,
 }
 
 impl Shares {
-    /// Gives free handlers to the partitions of `wants`, at most what each asks for, and counts them
-    /// as those of its queue. Of a queue's partitions those come first that got none for the longest
-    /// time.
+    /// Gives free handlers to the partitions of `wants`, at most as many as each asks for, and
+    /// counts them for their queues. Among a queue's partitions, those come first that have got
+    /// none for the longest time.
     pub(crate) fn allot_parts(
         &mut self,
         wants: &[Want<Part>],
@@ -63,12 +63,12 @@ impl Shares {
     }
 }
 
-/// Splits the handlers of a queue between its partitions, the first ones first.
+/// Splits the handlers of a queue between its partitions. Earlier ones in the list come first.
 fn split(parts: &[Want<Part>], handlers: usize) -> Vec<(PartitionId, usize)> {
     let even = handlers.div_ceil(parts.len().max(1)).max(MIN_PART);
     let mut rest = handlers;
     let mut grants: Vec<_> = parts.iter().map(|part| (part.id.id, 0)).collect();
-    // Then what some did not ask for.
+    // First even parts, and then the handlers that some partitions did not ask for.
     for most in [even, usize::MAX] {
         for (part, (_, granted)) in parts.iter().zip(&mut grants) {
             let more = (part.handlers.min(most) - *granted).min(rest);
@@ -80,8 +80,7 @@ fn split(parts: &[Want<Part>], handlers: usize) -> Vec<(PartitionId, usize)> {
     grants
 }
 
-/// How a queue's handlers are split between its partitions; `simulation` runs handlers on simulated
-/// time.
+/// Tests of the split between partitions. `simulation` runs handlers on simulated time.
 #[cfg(test)]
 mod tests {
     mod simulation;
@@ -108,7 +107,7 @@ mod tests {
         shares
     }
 
-    /// What a partition asks for: number 9 is the only one of the other queue.
+    /// The want of a partition. Number 9 is the only one of the other queue.
     fn want(partition: u32, handlers: usize, waited_ms: u64) -> Want<Part> {
         Want {
             id: Part {
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_of_three_partitions_weighs_as_much_as_one() {
+    fn a_queue_has_one_share_with_three_partitions_or_one() {
         let mut shares = shares(8);
         let wants: Vec<_> = [1, 2, 3, 9].map(|partition| want(partition, 8, 0)).into();
         let grants = shares.allot_parts(&wants, Instant::now());
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_take_turns_the_longest_waiting_first() {
+    fn the_longest_waiting_partition_gets_the_next_handler() {
         let mut shares = shares(10);
         let mut wants = [want(1, 10, 1), want(2, 10, 7), want(3, 10, 3)];
         let mut order = Vec::new();
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn many_handlers_are_split_evenly() {
+    fn many_handlers_are_split_evenly_between_partitions() {
         let wants = [want(1, 150, 3), want(2, 150, 2), want(3, 20, 1)];
         let grants = shares(300).allot_parts(&wants, Instant::now());
         let expected = [(1, 150), (2, 130), (3, 20)].map(|(id, n)| (PartitionId(id), n));

@@ -1,4 +1,4 @@
-//! Gives free handlers to the queues that want some, one handler at a time.
+//! Gives free handlers to the queues that want some, one at a time.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -7,33 +7,34 @@ use std::time::{Duration, Instant};
 use super::{Order, Share, Shares, Want};
 use crate::node::QueueId;
 
-/// A queue that wants a handler. The greatest gets the next one.
+/// A queue that wants a handler. The greatest candidate gets the next one.
 struct Candidate {
     queue: QueueId,
-    /// How many more it could use now, and how many in a moment.
+    /// How many more handlers the queue could use now, and how many in a moment.
     wanted: usize,
     soon: usize,
-    /// How long it has waited, if its next handler is its turn as an overdue queue.
+    /// For how long the queue has waited, if its next handler is its turn as an overdue queue.
     overdue: Option<Duration>,
-    /// Its virtual time, ahead of the fair time, when its handlers end.
+    /// How far the queue's virtual time will be ahead of the fair time when its running handlers
+    /// end.
     ahead: f64,
-    /// How much the next handler adds to that.
+    /// By how much the next handler increases `ahead`.
     step: f64,
     served: Reverse<u64>,
     rank: Reverse<u64>,
-    /// Its index in the reply, once it got a handler.
+    /// The queue's index in the result, once it got a handler.
     given: Option<usize>,
 }
 
 impl Shares {
-    /// `allot` for any number of queues.
+    /// The general case of `allot`, for any number of queues.
     pub(super) fn allot_in_turns(
         &mut self,
         wants: &[Want<QueueId>],
         now: Instant,
     ) -> Vec<(QueueId, usize)> {
         let pace = self.compete(wants, now);
-        // The only queue that wants handlers needs no turn as an overdue one.
+        // A queue that is the only one to want handlers needs no turn as an overdue one.
         let takes_turns = wants.len() > 1;
         let candidates: Vec<_> = wants
             .iter()
@@ -45,8 +46,9 @@ impl Shares {
         let mut soon = Vec::new();
         let mut only_reserves = false;
         while wanted > 0 && self.free() > 0 {
-            // In one allot no queue's share of the free handlers grows, so a queue that may not
-            // take is dropped: all such queues at once, for the cost of the log is theirs.
+            // Within one allot, a queue that may not take a handler cannot do so later, so it is
+            // dropped. All such queues are dropped at once, because that costs less than one by
+            // one.
             if !only_reserves && self.only_reserves_are_free() {
                 only_reserves = true;
                 candidates.retain(|candidate| self.free_for(candidate.queue) > 0);
@@ -59,7 +61,8 @@ impl Shares {
                 continue;
             }
             self.take(next.queue, 1);
-            // What is kept for a claim in flight is its turn, too: else it would keep all of them.
+            // A handler that is kept for a claim in flight counts as the turn, too. Otherwise an
+            // overdue queue would keep all handlers.
             let is_turn = next.overdue.take().is_some();
             if is_turn {
                 self.overdue_turn_taken(next.queue);
@@ -97,8 +100,8 @@ impl Shares {
         given
     }
 
-    /// The queues of `wants` compete from now on, or go on to compete. Returns the handlers that are
-    /// there for each unit of weight.
+    /// Makes the queues of `wants` compete from now on, or continue to compete. Returns how many
+    /// handlers there are for each unit of weight.
     fn compete(&mut self, wants: &[Want<QueueId>], now: Instant) -> f64 {
         let (allots, era) = (self.allots, self.era);
         let (mut sum, mut weights, mut all_weights) = (0.0, 0.0, 0.0);
@@ -125,7 +128,7 @@ impl Shares {
             let share = self.queues.get_mut(&want.id);
             if let Some(share) = share.filter(|share| share.competes(want)) {
                 if share.era != era {
-                    // It starts anew.
+                    // The queue begins to compete, so it starts from the fair time.
                     share.usage.virtual_time = self.fair;
                     share.era = era;
                 } else if share.competed != allots {
@@ -158,7 +161,7 @@ impl Shares {
                 (candidate.ahead, candidate.step) = share.ahead(pace, self.fair);
                 candidate.served = Reverse(share.served);
             }
-            // Otherwise all are equal, and the rank decides.
+            // The remaining values are equal for all, so that the rank decides.
             Order::Strict { max_wait } => {
                 let has_turn = takes_turns && share.overdue_turn != Some(self.round);
                 let is_overdue = has_turn && want.waited >= max_wait;
@@ -179,8 +182,9 @@ impl Share {
         self.may_take() && self.running < self.settings.max && want.handlers + want.soon > 0
     }
 
-    /// Its virtual time, ahead of the fair time, when its handlers end; and how much another handler
-    /// adds to it. Every queue moves on at the same pace if it has its part of the handlers.
+    /// How far the queue's virtual time will be ahead of the fair time when its handlers end, and
+    /// how much one more handler adds. If each queue has its part of the handlers, all advance at
+    /// the same pace.
     fn ahead(&self, pace: f64, fair: f64) -> (f64, f64) {
         let step = self.usage.mean() / f64::from(self.settings.weight);
         let until_end = self.running as f64 * step - pace * self.usage.mean();

@@ -58,7 +58,7 @@ fn due(timers: &mut One, now: Instant) -> Vec<Action> {
 }
 
 #[test]
-fn the_leader_promotes_at_the_due_time_and_never_early() {
+fn the_leader_promotes_at_the_due_time_and_not_earlier() {
     let start = Instant::now();
     let mut timers = leading(start);
     timers.promote_at(start + 10 * MS, start);
@@ -79,7 +79,7 @@ fn due_times_are_rounded_up_to_a_microsecond() {
 }
 
 #[test]
-fn a_standby_forgets_times_before_the_head_a_leader_does_not() {
+fn a_new_head_clears_earlier_times_of_standbys_only() {
     let start = Instant::now();
     let mut standby = timers(start, 7);
     standby.own.set_leader(false, 2, start, LEADER_TTL);
@@ -98,7 +98,7 @@ fn a_standby_forgets_times_before_the_head_a_leader_does_not() {
 }
 
 #[test]
-fn the_earliest_of_several_times_counts() {
+fn the_earliest_of_several_requested_times_counts() {
     let start = Instant::now();
     let mut timers = leading(start);
     timers.promote_at(start + 50 * MS, start);
@@ -113,7 +113,7 @@ fn the_earliest_of_several_times_counts() {
 }
 
 #[test]
-fn one_call_is_in_flight_at_a_time() {
+fn at_most_one_call_of_a_kind_is_in_flight() {
     let start = Instant::now();
     let mut timers = leading(start);
     timers.promote_at(start, start);
@@ -174,7 +174,7 @@ fn backoff_does_not_delay_future_messages() {
     timers.promote_at(start, start);
     assert_eq!(due(&mut timers, start), [Action::Promote]);
     timers.completed(Action::Promote, start + MS, FALLBACK_INTERVAL);
-    // Other nodes have claimed the overdue message; the next one is due within the back-off.
+    // Other nodes have claimed the overdue message. The next one is due before the back-off ends.
     timers.promote_at(start + 300 * MS, start + 2 * MS);
     assert_eq!(due(&mut timers, start + 299 * MS), []);
     assert_eq!(due(&mut timers, start + 300 * MS), [Action::Promote]);
@@ -222,7 +222,7 @@ fn lease_checks_are_independent_and_can_be_cancelled() {
 }
 
 #[test]
-fn queues_share_the_wheel_and_nothing_else() {
+fn queues_share_only_the_wheel() {
     const OTHER: PartitionId = PartitionId(2);
     let start = Instant::now();
     let mut timers = leading(start);
@@ -251,7 +251,7 @@ fn queues_share_the_wheel_and_nothing_else() {
 }
 
 #[test]
-fn standbys_of_ranks_act_25_ms_apart() {
+fn standbys_of_successive_ranks_act_25_ms_apart() {
     let start = Instant::now();
     for (rank, delay) in [(0, 25), (1, 25), (2, 50), (7, 175), (90, 1_000)] {
         let mut timers = timers(start, 7);

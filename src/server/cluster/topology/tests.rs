@@ -14,7 +14,7 @@ fn topology() -> Topology {
     Topology::new(vec![seed.expect("a URL").into()])
 }
 
-/// A view in which the first port serves slot 0 to 99, and the second one the others.
+/// A view in which the first port serves the slots 0 to 99, and the second port the others.
 fn view(epoch: u64, ports: [u16; 2]) -> View {
     let [low, high] = ports.map(at);
     View {
@@ -40,27 +40,27 @@ fn apply(topology: &Topology, view: &View) {
 }
 
 #[test]
-fn a_master_without_slots_is_superseded_and_others_stay() {
+fn a_master_without_slots_is_left_and_others_stay() {
     let topology = topology();
     assert!(topology.master_of(0).is_none());
     apply(&topology, &view(1, [1, 2]));
     let (low, high) = (topology.master_of(0), topology.master_of(100));
     let (low, high) = (low.expect("known"), high.expect("known"));
     apply(&topology, &view(2, [3, 2]));
-    // One node may know the epoch before it knows the master.
+    // One server may know the new epoch before it knows the new master.
     assert!(!low.is_superseded() && topology.has(&low));
     apply(&topology, &view(2, [3, 2]));
     assert!(low.is_superseded() && !high.is_superseded());
     assert!(!topology.has(&low));
     assert_eq!(port_of(&topology, 99).as_deref(), Some("3"));
     assert!(topology.master_of(100).expect("known").is_same(&high));
-    // It comes back: its calls must not end at once.
+    // The master comes back: calls to it must not end at once.
     apply(&topology, &view(3, [1, 2]));
     assert!(!topology.master_of(0).expect("known").is_superseded());
 }
 
 #[test]
-fn a_redirection_to_a_missing_master_keeps_it() {
+fn a_redirection_to_a_missing_master_keeps_that_master() {
     let topology = topology();
     apply(&topology, &view(1, [1, 2]));
     let low = topology.master_of(0).expect("known");
@@ -73,7 +73,7 @@ fn a_redirection_to_a_missing_master_keeps_it() {
 }
 
 #[test]
-fn of_views_of_one_epoch_the_one_that_most_nodes_share_counts() {
+fn the_view_that_most_servers_share_counts() {
     let topology = topology();
     let (new, old) = (view(2, [3, 2]), view(2, [1, 2]));
     topology
@@ -81,7 +81,7 @@ fn of_views_of_one_epoch_the_one_that_most_nodes_share_counts() {
         .expect("addresses");
     let promoted = topology.master_of(0).expect("known");
     assert_eq!(port_of(&topology, 0).as_deref(), Some("3"));
-    // A late node is asked again and again, and another one knows better.
+    // A server that lags is asked again and again, while another one knows better.
     for _ in 0..4 {
         topology
             .apply(&[old.clone(), old.clone(), new.clone()])
@@ -91,7 +91,7 @@ fn of_views_of_one_epoch_the_one_that_most_nodes_share_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_older_epoch_counts_when_the_newer_one_is_gone_for_long() {
+async fn an_older_epoch_counts_if_the_newer_one_stays_away() {
     let topology = topology();
     apply(&topology, &view(7, [1, 2]));
     for _ in 0..2 * OLDER_ROUNDS {
@@ -110,7 +110,7 @@ async fn an_older_epoch_counts_when_the_newer_one_is_gone_for_long() {
 }
 
 #[test]
-fn a_node_of_the_url_is_asked_in_each_round() {
+fn a_server_of_the_url_is_asked_in_each_round() {
     let topology = topology();
     assert_eq!(topology.to_ask(), [at(1)]);
     let mut many = view(1, [2, 3]);
@@ -123,7 +123,7 @@ fn a_node_of_the_url_is_asked_in_each_round() {
 }
 
 #[test]
-fn a_redirection_moves_one_slot() {
+fn a_redirection_changes_one_slot_only() {
     let topology = topology();
     apply(&topology, &view(1, [1, 2]));
     let mut changes = topology.changes();
@@ -133,7 +133,7 @@ fn a_redirection_moves_one_slot() {
     assert_eq!(port_of(&topology, 7).as_deref(), Some("9"));
     assert_eq!(port_of(&topology, 8).as_deref(), Some("1"));
     let named = topology.master_of(7).expect("known");
-    // A view of the same epoch may be older than the redirection: no call there is ended.
+    // A view of the same epoch may be older than the redirection, so no call there is ended.
     apply(&topology, &view(1, [1, 2]));
     assert!(!named.is_superseded());
     assert!(topology.node(&at(9)).expect("known").is_same(&named));

@@ -1,14 +1,14 @@
-//! Sentinels that disagree, asked by calls that overlap.
+//! Sentinels that disagree, and overlapping calls that ask them.
 
 use tokio::sync::watch;
 
 use super::*;
 use crate::server::fake::{Fake, StoppedClock, bulk, usual};
 
-/// What a Sentinel says, and how many of its questions it may answer. The others wait.
+/// What a Sentinel answers, and how many questions it may answer. Further questions wait.
 #[derive(Clone, Copy)]
 struct Says {
-    /// Of the master; `None` while it cannot say.
+    /// The port of the master; `None` while the Sentinel cannot name one.
     port: Option<u16>,
     epoch: u64,
     answers: u32,
@@ -62,7 +62,7 @@ impl Sentinel {
         Self { fake, says, asked }
     }
 
-    /// Returns once it has been asked so often.
+    /// Returns once the Sentinel was asked this many times.
     async fn asked(&self, count: u32) {
         self.asked
             .subscribe()
@@ -72,8 +72,8 @@ impl Sentinel {
     }
 }
 
-/// Two servers that both report the role master, and a connector that follows the first, as two
-/// Sentinels say.
+/// Two servers that both report the role master, two Sentinels that name the first one, and a
+/// connector that follows it.
 async fn following() -> ([Fake; 2], [Sentinel; 2], Arc<Connector>) {
     let masters = [Fake::master().await, Fake::master().await];
     let sentinels = [
@@ -102,8 +102,8 @@ fn ask(connector: &Arc<Connector>) -> JoinHandle<Result<Arc<Server>, Error>> {
     tokio::spawn(async move { connector.server().await })
 }
 
-/// One Sentinel knows of a failover and the other, cut off, does not. The later of two overlapping
-/// questions is answered by the second one only.
+/// One Sentinel knows of a failover, and the other is cut off and does not. Of two overlapping
+/// questions, only the cut-off one answers the later.
 #[tokio::test(start_paused = true)]
 async fn a_stale_sentinel_answer_replaces_no_newer_master() {
     let _clock = StoppedClock::new();

@@ -1,4 +1,4 @@
-//! Random arguments of the other calls: ids, tokens, limits and cursors.
+//! Random arguments of the random client: ids, tokens, limits and cursors.
 
 use crate::model::client::driver::Driver;
 use crate::model::client::operation::{Hold, Operation};
@@ -132,7 +132,7 @@ impl Driver {
         }
     }
 
-    /// Times about the due times of scheduled messages.
+    /// Random times close to the due times of scheduled messages, for a call of dues.
     pub(crate) fn dues(&mut self, world: &World) -> Operation {
         let listed = world.listed("scheduled");
         let mut times: Vec<u64> = listed.into_iter().map(|(due, _)| due).collect();
@@ -144,7 +144,7 @@ impl Driver {
         Operation::Dues(times)
     }
 
-    /// The token of a claim whose lease holds messages, mostly.
+    /// A call of held, mostly with the token of a claim whose lease holds messages.
     pub(crate) fn held(&mut self, world: &World) -> Operation {
         let token = self.random.choice(Self::current(world));
         let token = token.map(|(_, token)| token);
@@ -179,7 +179,7 @@ impl Driver {
         Text(token.to_vec())
     }
 
-    /// An id that no message had.
+    /// Makes an id that no message had.
     pub(crate) fn make(&mut self) -> Text {
         let (made, count) = &mut self.made;
         *count += 1;

@@ -54,7 +54,7 @@ impl Driver {
             440..460 => {
                 let holds = self.holds(world);
                 let due = |driver: &mut Self| match driver.chance(40) {
-                    true => Due::In(3_600_000), // beyond most expiries
+                    true => Due::In(3_600_000), // later than most expiries
                     false => driver.due(),
                 };
                 Operation::Snooze(holds.into_iter().map(|hold| (hold, due(self))).collect())
@@ -71,7 +71,7 @@ impl Driver {
                 Operation::Again(holds.into_iter().map(|hold| (hold, self.due())).collect())
             }
             475..525 => {
-                let far = self.chance(20).then_some(3_600_000); // beyond most expiries
+                let far = self.chance(20).then_some(3_600_000); // later than most expiries
                 let retry = |hold, random: &mut Self| {
                     let after = random.delay();
                     (hold, far.unwrap_or(after), random.bytes(3))

@@ -1,4 +1,4 @@
-//! Random calls about schedules.
+//! Random calls about schedules, for the random client.
 
 use crate::model::client::driver::Driver;
 use crate::model::client::operation::{Item, Operation};
@@ -74,7 +74,7 @@ impl Driver {
                 }
                 continue;
             };
-            // Sometimes that of another set, which is refused.
+            // Sometimes the schedule belongs to another set, which is refused.
             if stored.set != set && !self.chance(2) {
                 continue;
             }
@@ -117,7 +117,7 @@ impl Driver {
             let count = self.pick(&[1, 3, 20, 20, 20, 256, 300]);
             schedule.list = more(&mut self.random, first, count);
             if self.chance(5) {
-                // Fires that are over: invalid, unless the list is final.
+                // A list of fires in the past is invalid, unless it is final.
                 schedule.list = vec![1, now - 1];
             }
         }
@@ -221,7 +221,7 @@ impl Driver {
         ))
     }
 
-    /// A verb of messages with the timers of schedules, which it does not find.
+    /// A call of a verb for messages with ids of schedules' timers, which such verbs do not find.
     fn call_of_timers(&mut self, world: &World) -> Operation {
         let timers = world.schedules.values().map(Schedule::timer);
         let ids: Vec<Text> = timers.chain([self.id()]).collect();
@@ -238,7 +238,7 @@ impl Driver {
         }
     }
 
-    /// A message that takes the id of the next tick, and claims around the fire.
+    /// Plans a message that takes the id of the next tick, and claims around that fire.
     fn plan_a_taken_tick(&mut self, world: &World) -> Operation {
         let soon = self.now.floor()..self.now.floor() + 3_000;
         let active = world.schedules.values().filter(|one| one.state == "active");
@@ -260,7 +260,7 @@ impl Driver {
         self.push_of(None, vec![item])
     }
 
-    /// Ticks by hand that wait behind a due timer, which the next claim takes.
+    /// Plans ticks by hand that wait behind a due timer, which the next claim handles.
     fn plan_a_replaced_tick(&mut self, world: &World) -> Operation {
         let now = self.now.floor();
         let replacing = world
@@ -292,14 +292,14 @@ impl Driver {
         }
     }
 
-    /// A schedule that changes while its timer is ready, or a purge that meets the timer.
+    /// Plans a schedule that changes while its timer is ready, or a purge that meets the timer.
     fn plan_a_timer_that_moves(&mut self, world: &World) -> Operation {
         let claim = self.claim_of(50);
         let crons = world.schedules.values().filter(|one| one.every.is_none());
         let crons: Vec<Schedule> = crons.cloned().collect();
         let change = match self.random.choice(&crons).cloned() {
             Some(one) if self.chance(50) => {
-                // Newer rules take back fires that are due.
+                // Newer time zone rules remove fires that are due.
                 let mut refill = self.refill_of(&one);
                 refill.rules = format!("{}c", one.rules);
                 refill.fires = more(&mut self.random, self.now.floor() + 3_000, 20);
@@ -318,7 +318,7 @@ impl Driver {
         Operation::Promote(1_000)
     }
 
-    /// A change of schedules after the clock went back to before their last fires.
+    /// Plans a change of schedules after the clock went back to a time before their last fires.
     fn plan_a_change_in_the_past(&mut self, world: &World) -> Operation {
         let set = self.pick(&SETS).to_owned();
         let of_set = world.schedules.values().filter(|one| one.set == set);
@@ -340,7 +340,8 @@ impl Driver {
         self.claim_of(50)
     }
 
-    /// Ends many messages: the model and the comparison of states cost more with each.
+    /// Plans the end of many messages, because each makes the model and the comparison of states
+    /// slower.
     fn plan_room_for_ticks(&mut self, world: &World) -> Operation {
         let held = Self::current(world);
         let state = self.pick(&["dead", "dead", "scheduled"]);

@@ -11,7 +11,7 @@ use crate::reply::Text;
 
 pub(crate) const NODES: [&str; 3] = ["north", "south", "west"];
 
-/// Number of past calls that the client may repeat.
+/// How many past calls the client remembers and may repeat.
 const KEPT: usize = 40;
 
 pub(crate) struct Driver {
@@ -20,20 +20,20 @@ pub(crate) struct Driver {
     /// Ids with the tokens of their claims, current and stale.
     pub(crate) holds: Vec<Hold>,
     pub(crate) kept: Vec<(usize, Operation)>,
-    /// The last fresh ids, and the number of all of them so far.
+    /// The last ids that the client made, and how many it has made so far.
     pub(crate) made: (Vec<Text>, usize),
-    /// The next operations, about a second apart: the last element comes first. A repetition has
-    /// the number of the call that it repeats.
+    /// The planned operations, about a second apart; the last element is made first. A repetition
+    /// has the number of the call that it repeats.
     pub(crate) planned: Vec<(Option<usize>, Operation)>,
-    /// A number of operations and microseconds: when so many planned operations remain, the clock
-    /// goes back by so much.
+    /// When this number of planned operations remains, the clock goes back by this number of
+    /// microseconds.
     pub(crate) set_back: Option<(usize, u64)>,
-    /// Whether the clock went back: then the remaining planned operations follow at once.
+    /// Whether the clock went back, so that the remaining planned operations follow at once.
     pub(crate) at_once: bool,
     /// Whether no call may store anything in attrs.
     pub(crate) plain: bool,
     pub(crate) calls: usize,
-    /// Whether the queue may have a map.
+    /// Whether the queue of the run may have a map.
     pub(crate) has_map: bool,
     /// Whether the users have the rights of release 0.1 only.
     pub(crate) has_old_rights: bool,
@@ -102,7 +102,7 @@ impl Driver {
         let is_tick = |id: &&Text| id.0.contains(&b'@');
         let mut ticks = self.holds.iter().map(|(id, _)| id).filter(is_tick);
         if let Some(tick) = ticks.next_back() {
-            // The other verbs meet ticks too.
+            // Remembered so that other verbs also get ids of ticks.
             self.made.0.insert(0, tick.clone());
         }
     }
@@ -113,7 +113,7 @@ impl Driver {
 }
 
 impl Driver {
-    /// Moves the clock: mostly a little, often exactly to a time that matters or close to it,
+    /// Moves the clock: mostly a little, often exactly to a due time or deadline or close to it,
     /// sometimes back.
     pub(crate) fn pass_time(&mut self, world: &World) {
         let us = self.now.0;

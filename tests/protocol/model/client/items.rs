@@ -28,7 +28,7 @@ impl Driver {
             .map(|_| self.item())
             .collect();
         if self.chance(50) {
-            // The script has a fast path for calls without options.
+            // The script has a fast path for calls without options, so such calls are made often.
             items.iter_mut().for_each(Item::drop_options);
         }
         if new {
@@ -40,8 +40,8 @@ impl Driver {
         self.push_of(attempt, items)
     }
 
-    /// An upsert if most items move messages, else a push. A few items stay of the other kind: the
-    /// verb refuses them.
+    /// An upsert if most items move messages, else a push. A few items remain that belong to the
+    /// other verb: the script refuses them.
     pub(crate) fn push_of(&mut self, attempt: Option<Attempt>, mut items: Vec<Item>) -> Operation {
         let upsert = 2 * items.iter().filter(|item| item.moves()).count() > items.len();
         for item in &mut items {
@@ -61,13 +61,13 @@ impl Driver {
         }
     }
 
-    /// The attempt of a call that its client first makes `later_us` from now. The client's estimate
-    /// of the server's time may be behind, never ahead.
+    /// The `attempt` argument of a push call that its client first makes `later_us` from now. The
+    /// client's estimate of the server's time may lag, but is never ahead.
     pub(crate) fn attempt(&mut self, later_us: u64) -> Attempt {
         let behind = self.pick(&[0, 0, 1, 500, 20_000]);
         let nonce = format!("{:016x}", self.random.u64(..));
         let until_us = self.now.0 + later_us + 10_000_000 - behind;
-        let whole = self.chance(50).then_some(until_us % 1_000); // a client that counts in milliseconds
+        let whole = self.chance(50).then_some(until_us % 1_000); // such clients count in ms
         Attempt {
             until_us: until_us - whole.unwrap_or(0),
             nonce,

@@ -1,4 +1,4 @@
-//! The calls of a client: verbs and their arguments.
+//! The calls of the random client: verbs and their arguments.
 
 use crate::model::message::Due;
 use crate::model::schedules::fields::{Declaration, Page, Refill};
@@ -25,7 +25,7 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// Whether the item belongs into an upsert.
+    /// Whether the item belongs in an upsert.
     pub(crate) fn moves(&self) -> bool {
         matches!(self.on_conflict, Some("reschedule" | "replace" | "next"))
     }
@@ -70,10 +70,10 @@ impl Item {
     }
 }
 
-/// Identifies the attempts of one push call.
+/// The argument `attempt`, which identifies the tries of one push call.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
-    /// The time of the first attempt + 10 s, or a little less.
+    /// The time of the first try + 10 s, or a little less.
     pub(crate) until_us: u64,
     pub(crate) nonce: String,
 }
@@ -103,11 +103,11 @@ impl Attempt {
 /// An id and the token of its claim.
 pub(crate) type Hold = (Text, Text);
 
-/// What a beat says of its node.
+/// What a beat says about its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
     Stay,
-    /// It is silent for up to so many ms.
+    /// The node is silent for up to this many ms.
     Park(u64),
     Leave,
 }
@@ -136,7 +136,7 @@ pub(crate) enum Operation {
     Bury(Vec<(Hold, Text)>),
     Snooze(Vec<(Hold, Due)>),
     Throttle(Vec<(Hold, u64)>),
-    /// Throttle without a delivery.
+    /// A throttle without a delivery, which only closes the queue.
     Close(u64),
     Extend(Vec<(Hold, u64)>),
     Reap(usize),
@@ -157,7 +157,7 @@ pub(crate) enum Operation {
         state: &'static str,
         limit: usize,
     },
-    /// For some ms, or without end.
+    /// A pause for some ms, or without an end.
     Pause(Option<u64>),
     Resume,
     Beat {
@@ -172,16 +172,16 @@ pub(crate) enum Operation {
     },
     Get(Text),
     Stats,
-    /// Each later than the one before.
+    /// The times, each later than the one before.
     Dues(Vec<u64>),
-    /// The token of a claim.
+    /// The token of the claim to read.
     Held(Text),
     Remap {
-        /// `change`, `close` or `forward`.
+        /// The form of the call: `change`, `close` or `forward`.
         form: &'static str,
         expected: u64,
         epoch: u64,
-        /// The map without its epoch.
+        /// The map to store, without its epoch.
         tags: &'static str,
     },
     Verify {
@@ -193,13 +193,13 @@ pub(crate) enum Operation {
     },
     Schedule(Declaration),
     Amend {
-        /// `pause`, `resume` or `remove`.
+        /// The change: `pause`, `resume` or `remove`.
         change: &'static str,
         names: Vec<String>,
     },
     Trigger {
         name: String,
-        /// Of past fires; None: one now.
+        /// The times of past fires to make ticks for; `None`: one tick now.
         times: Option<Vec<u64>>,
     },
     Refill(Vec<Refill>),
@@ -248,7 +248,7 @@ impl Operation {
         }
     }
 
-    /// Reads leave the wake-up list alone.
+    /// Whether the call is a read, which adds no wake-up tokens.
     pub(crate) fn is_quiet(&self) -> bool {
         let reads = matches!(self, Self::Peek { .. } | Self::Get(_) | Self::Stats);
         let reads = reads || matches!(self, Self::Dues(_) | Self::Held(_));
@@ -257,7 +257,7 @@ impl Operation {
         reads || matches!(self, Self::Remap { .. } | Self::Schedules(_))
     }
 
-    /// ARGV without the time.
+    /// The arguments of the call, without the time.
     pub(crate) fn words(&self) -> Vec<Text> {
         let number = |value: &Option<u64>| value.map_or_else(Text::default, Text::from);
         let flat = |holds: &[Hold]| {

@@ -7,14 +7,14 @@ use crate::model::world::World;
 use crate::reply::Text;
 
 impl Driver {
-    /// Plans operations. The last one comes first.
+    /// Plans these operations. They are listed in reverse: the last one is made first.
     pub(crate) fn plan(&mut self, operations: impl IntoIterator<Item = Operation>) {
         self.planned
             .extend(operations.into_iter().map(|operation| (None, operation)));
     }
 
-    /// A node beats and settles nothing, twice: the leased messages crash, are claimed and crash
-    /// again.
+    /// Plans crashes: a node beats twice and settles nothing, so that leased messages crash, are
+    /// claimed again and crash again.
     pub(crate) fn plan_crashes(&mut self) -> Operation {
         let beat = Operation::Beat {
             node: self.pick(&NODES).into(),
@@ -34,8 +34,8 @@ impl Driver {
         beat
     }
 
-    /// A cancel, a new push of the same ids, perhaps to undo it, and the cancel repeated with a
-    /// `since` close to the time of the first one.
+    /// Plans a cancel, a push of the same ids, perhaps as an undo, and a repetition of the cancel
+    /// with a `since` close to the first cancel's time.
     pub(crate) fn plan_a_repeated_cancel(&mut self) -> Operation {
         let (dead, ids) = (self.chance(40), self.ids());
         let item = |id: &Text, driver: &mut Self| Item {
@@ -61,8 +61,8 @@ impl Driver {
         }
     }
 
-    /// A push of new ids, the end of some of them, a push of the same ids by another call, and the
-    /// first push repeated.
+    /// Plans a push of new ids, the end of some of them, a push of the same ids by another call,
+    /// and a repetition of the first push.
     pub(crate) fn plan_a_repeated_push(&mut self) -> Operation {
         let mut items: Vec<_> = (0..self.random.usize(2..10))
             .map(|_| Item {
@@ -134,7 +134,7 @@ impl Driver {
         }
     }
 
-    /// A release after the clock went back to before the due time.
+    /// Plans a release after the clock went back to before the due time.
     pub(crate) fn plan_a_release_in_the_past(&mut self) -> Operation {
         let push = self.fresh(2, 1);
         let Operation::Push { items, .. } = &push else {
@@ -159,7 +159,7 @@ impl Driver {
         push
     }
 
-    /// A claim after the clock went back: some ready messages are no longer due, and due ones
+    /// Plans a claim after the clock went back: some ready messages are no longer due, and due ones
     /// follow them.
     pub(crate) fn plan_a_claim_in_the_past(&mut self) -> Operation {
         let (first, second) = (self.fresh(8, 900), self.fresh(4, 2));
@@ -174,8 +174,8 @@ impl Driver {
         first
     }
 
-    /// A claim of many messages that are due within a few ms. The script then counts equal due
-    /// times instead of reading each.
+    /// Plans a claim of many messages that are due within a few ms. For these the script counts
+    /// equal due times instead of reading each.
     pub(crate) fn plan_a_dense_claim(&mut self) -> Operation {
         let claim = |driver: &mut Self| Operation::Claim {
             count: 50,
@@ -187,8 +187,8 @@ impl Driver {
         all
     }
 
-    /// A plan of a plain run. Such a run has no reap, so the plan acks all leased messages when
-    /// there are many.
+    /// Plans for a run without attrs. Such a run has no reap, so the plan acks all leased messages
+    /// when there are many.
     pub(crate) fn plan_of_a_plain_run(&mut self, world: &World) -> Operation {
         let held = Self::current(world);
         match self.chance(50) {
@@ -198,8 +198,8 @@ impl Driver {
         }
     }
 
-    /// Returns the operation. A plain run replaces one that may store attrs, and a run with the
-    /// rights of release 0.1 one that needs more.
+    /// Returns the operation, or a simpler one: in a plain run for one that may store attrs, and in
+    /// a run with the rights of release 0.1 for one that needs more rights.
     pub(crate) fn simplified(&mut self, operation: Operation) -> Operation {
         match operation {
             Operation::Push {

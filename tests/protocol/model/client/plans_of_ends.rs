@@ -1,4 +1,4 @@
-//! Sequences about the end of a delivery: windows, outcomes, next messages and follow-up messages.
+//! Sequences about the end of a delivery: windows, outcomes, next messages and follow-ups.
 
 use crate::model::client::driver::Driver;
 use crate::model::client::operation::{Hold, Item, Operation};
@@ -7,7 +7,8 @@ use crate::model::world::World;
 use crate::reply::Text;
 
 impl Driver {
-    /// Calls that let the next claim grant something and the next push create something.
+    /// Plans calls that make room, so that the next claim grants something and the next push
+    /// creates something.
     fn plan_room(&mut self) {
         if self.chance(50) {
             let limits = ["max_messages", "rate", "max_leased"];
@@ -24,7 +25,7 @@ impl Driver {
         }
     }
 
-    /// A push with windows, the end of its messages, and calls that meet the windows.
+    /// Plans a push with windows, the end of its messages, and further pushes of the same ids.
     pub(crate) fn plan_windows(&mut self) -> Operation {
         let window = self.pick(&[4_000, 20_000, 20_000, 60_000, 100_000]);
         let (drops, expires) = (self.chance(40), self.pick(&[1, 20_000, 60_000]));
@@ -92,8 +93,8 @@ impl Driver {
         Operation::Promote(1_000)
     }
 
-    /// Next messages for some deliveries, and the end of these deliveries. The client repeats the
-    /// first push at every point.
+    /// Plans next messages for some deliveries, and the end of these deliveries. The client repeats
+    /// the first push at each step.
     pub(crate) fn plan_next(&mut self, world: &World) -> Operation {
         let mut holds = Self::current(world);
         self.random.shuffle(&mut holds);
@@ -135,7 +136,7 @@ impl Driver {
         push
     }
 
-    /// An ack_push of a message that was just claimed.
+    /// Plans an ack with follow-ups of a message that was just claimed.
     pub(crate) fn plan_a_follow_up(&mut self) -> Operation {
         let token = self.token();
         let mut parent = self.item();
@@ -184,7 +185,8 @@ impl Driver {
         }
     }
 
-    /// Pushes of an id that is not leased, with a longest wait: each gives it a later due time.
+    /// Plans pushes of an id that is not leased, with a `max_wait`. Each gives the message a later
+    /// due time.
     pub(crate) fn plan_a_debounce(&mut self) -> Operation {
         let (id, mode) = (self.id(), self.pick(&["reschedule", "replace", "next"]));
         let push = |driver: &mut Self| {
@@ -202,7 +204,7 @@ impl Driver {
         push(self)
     }
 
-    /// Deaths of deliveries, and pushes that revive them, some of them repeated.
+    /// Plans deaths of deliveries and pushes that revive them; some pushes are repeated.
     pub(crate) fn plan_revivals(&mut self, world: &World) -> Operation {
         let mut dead: Vec<Text> = world.listed("dead").into_iter().map(|(_, id)| id).collect();
         dead.truncate(3);
@@ -237,7 +239,7 @@ impl Driver {
         push
     }
 
-    /// An ack_push with random messages.
+    /// An ack with random follow-ups.
     pub(crate) fn ack_push(&mut self, hold: Hold) -> Operation {
         let mut items: Vec<Item> = (0..self.random.usize(1..4)).map(|_| self.item()).collect();
         let are_good = self.chance(70);

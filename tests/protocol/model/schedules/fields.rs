@@ -1,4 +1,4 @@
-//! The fields of meta for schedules, and what `schedules` shows of them.
+//! The fields of meta about schedules, and what the verb `schedules` returns of them.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::model::schedules::schedule::{Schedule, joined, listed};
 use crate::model::world::{Now, World};
 use crate::reply::{Reply, Text, words};
 
-/// The counts that meta has of schedules.
+/// The counts of schedules in meta.
 pub(crate) fn counted(schedules: &BTreeMap<String, Schedule>) -> [(&'static str, u64); 3] {
     let count =
         |of: &dyn Fn(&&Schedule) -> bool| schedules.values().filter(|one| of(one)).count() as u64;
@@ -137,7 +137,7 @@ impl World {
     }
 }
 
-/// A call of `schedule`.
+/// The arguments of a call of `schedule`.
 #[derive(Clone, Debug)]
 pub(crate) struct Declaration {
     pub(crate) set: String,
@@ -159,11 +159,12 @@ pub(crate) struct Refill {
     pub(crate) fires: Vec<u64>,
 }
 
-/// What `schedules` shows.
+/// The arguments of a call of `schedules`.
 #[derive(Clone, Debug)]
 pub(crate) enum Page {
     One(String),
-    /// Behind this set and name; at most so many; only lists that need fires.
+    /// At most this number of schedules after this set and name; with the flag, only those whose
+    /// lists need fires.
     After(Option<(String, String)>, usize, bool),
 }
 

@@ -2,7 +2,7 @@
 
 use crate::model::schedules::schedule::Schedule;
 
-/// Fires that are listed one by one; of those before them it is known that no policy chooses one.
+/// How many fires before a time are listed one by one. No policy chooses an earlier fire.
 const LISTED: u64 = 3_000;
 
 /// What a claim does with a due timer.
@@ -11,7 +11,7 @@ pub(crate) struct Fired {
     pub(crate) tick: Option<u64>,
     /// Ticks that the new one replaces, if they wait.
     pub(crate) replaced: Vec<u64>,
-    /// What happened, for the coverage.
+    /// The events of the fire, for the coverage.
     pub(crate) events: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ impl Schedule {
         }
     }
 
-    /// The fires from `since` to this time.
+    /// How many fires there are from `since` to this time.
     fn fires_until(&self, time: u64) -> u64 {
         let range = self.since..=time;
         match self.every {
@@ -41,12 +41,12 @@ impl Schedule {
         }
     }
 
-    /// Each fire from `since` to `last` is counted once.
+    /// Checks that each fire from `since` to `last` is counted once.
     pub(crate) fn is_conserved(&self) -> bool {
         self.counts.iter().sum::<u64>() == self.fires_until(self.last)
     }
 
-    /// Begins with the first fire after this time.
+    /// Starts the counts anew with the first fire after this time.
     pub(crate) fn begin(&mut self, after: u64) {
         let before = after.max(self.start.unwrap_or(0).saturating_sub(1));
         self.last_listed = self.list.last().copied().unwrap_or(0);
@@ -57,7 +57,7 @@ impl Schedule {
         self.since = self.next;
     }
 
-    /// Chooses the state and the next fire, which is this one if the schedule goes on.
+    /// Sets the state, and the next fire if the schedule continues.
     fn settle(&mut self, next: Option<u64>) {
         if self.state == "paused" {
             return;
@@ -98,7 +98,7 @@ impl Schedule {
         format!("{}@{nominal}", self.name)
     }
 
-    /// The fires from `first` until this time, and how many are before them.
+    /// The fires from `first` to this time that are listed, and how many earlier ones are not.
     fn listed_until(
         &self,
         first: Option<u64>,
@@ -118,8 +118,8 @@ impl Schedule {
         (skipped, fires)
     }
 
-    /// What a claim does with the timer. `is_live` and `exists` are asked for nominal times: whether
-    /// the tick waits or is leased, and whether a message has its id.
+    /// What a claim does with the schedule's timer. `is_live` says for a nominal time whether its
+    /// tick waits or is leased, `exists` whether a message has its id.
     pub(crate) fn fire(
         &mut self,
         now: u64,
@@ -212,7 +212,7 @@ impl Schedule {
         self.skip_paused()
     }
 
-    /// Fires until the last resume count as paused. Returns how many they are.
+    /// Counts the fires until the last resume as paused. Returns their number.
     fn skip_paused(&mut self) -> u64 {
         let now = self.resumed;
         let first = match self.every {
@@ -233,7 +233,7 @@ impl Schedule {
         count
     }
 
-    /// Adds fires to the list; of newer rules they replace it. Returns how many fires it has then.
+    /// Adds fires to the list; fires of newer rules replace it. Returns the new length of the list.
     pub(crate) fn refill(&mut self, rules: &str, is_final: bool, fires: &[u64]) -> usize {
         let is_newer = *rules > *self.rules;
         if is_newer {

@@ -1,27 +1,27 @@
-//! One schedule in the model: what it says, and what happened to its fires.
+//! A schedule in the model: its rule and policies, and the counts of its fires.
 
 use fastrand::Rng;
 
 use crate::reply::{Text, words};
 
-/// 2200-01-01: the due time of a timer that waits for nothing.
+/// The due time of a timer without a next fire: 2200-01-01.
 pub(crate) const NEVER_MS: u64 = 7_258_118_400_000;
 
-/// Whether this member of messages is the timer of a schedule.
+/// Whether this id in `messages` is the timer of a schedule.
 pub(crate) fn is_timer(id: &Text) -> bool {
     id.0.first() == Some(&4)
 }
 
-/// What a schedule says, and what happened to its fires.
+/// A schedule: its rule and policies, and the counts of its fires.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Schedule {
     pub(crate) name: String,
     pub(crate) set: String,
-    /// Period and anchor; of a cron none.
+    /// The period and the anchor; `None` for a cron.
     pub(crate) every: Option<(u64, u64)>,
     pub(crate) zone: String,
     pub(crate) pattern: String,
-    /// The fires of a cron that are ahead.
+    /// The listed next fires of a cron.
     pub(crate) list: Vec<u64>,
     /// The version of the time zone rules that made the list.
     pub(crate) rules: String,
@@ -30,11 +30,11 @@ pub(crate) struct Schedule {
     /// Every fire of a cron that was listed since the last change.
     pub(crate) known: Vec<u64>,
     pub(crate) jitter: u64,
-    /// Empty: not given.
+    /// The policy for missed fires; empty if not given.
     pub(crate) missed: &'static str,
     pub(crate) within: Option<u64>,
     pub(crate) max: Option<usize>,
-    /// Empty: not given.
+    /// The policy for overlaps; empty if not given.
     pub(crate) overlap: &'static str,
     pub(crate) start: Option<u64>,
     pub(crate) end: Option<u64>,
@@ -47,12 +47,12 @@ pub(crate) struct Schedule {
     pub(crate) next: u64,
     pub(crate) last: u64,
     pub(crate) since: u64,
-    /// made, missed, overlapped, paused
+    /// The counts of fires: made, missed, overlapped, paused.
     pub(crate) counts: [u64; 4],
     pub(crate) triggered: u64,
     pub(crate) resumed: u64,
     pub(crate) version: u64,
-    /// Nominal times of ticks that may wait or be leased, if the overlap needs them.
+    /// Nominal times of ticks that may wait or be leased, if the overlap policy needs them.
     pub(crate) live: Vec<u64>,
 }
 
@@ -100,7 +100,7 @@ impl Schedule {
         schedule
     }
 
-    /// Whether `schedule` refuses it, whatever the queue holds.
+    /// Whether the script `schedule` refuses this schedule in any state of the queue.
     pub(crate) fn is_invalid(&self) -> bool {
         let every = self.every.map_or(u64::MAX, |(every, _)| every);
         let ends_early = self.end.is_some_and(|end| end < self.start.unwrap_or(0));
@@ -135,7 +135,7 @@ impl Schedule {
         [vec![set], self.spec_words()].concat().join(" ")
     }
 
-    /// The options of its ticks.
+    /// The options of the schedule's ticks.
     pub(crate) fn options(&self) -> String {
         let words = [
             self.max_attempts.map(|most| format!("max_attempts={most}")),
@@ -145,7 +145,7 @@ impl Schedule {
         words.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 
-    /// As a call of `schedule` gives it.
+    /// The words with which a call of `schedule` declares this schedule.
     pub(crate) fn words(&self) -> Vec<Text> {
         let mut spec = self.spec_words();
         spec.reverse();
@@ -164,7 +164,7 @@ impl Schedule {
         ]
     }
 
-    /// What a call says, without what has happened.
+    /// A copy with only what a call declares, without counts and fires.
     pub(crate) fn declared_in(&self, set: &str) -> Self {
         let set = set.to_owned();
         let (next, last, since, counts) = (0, 0, 0, [0; 4]);
@@ -183,7 +183,7 @@ impl Schedule {
         }
     }
 
-    /// Whether a call with these words is no change.
+    /// Whether a call that declares `other` would change nothing.
     pub(crate) fn says_the_same(&self, other: &Self) -> bool {
         let said = |schedule: &Self| {
             let (spec, options) = (schedule.spec(), schedule.options());
@@ -197,7 +197,7 @@ impl Schedule {
         said(self) == said(other)
     }
 
-    /// The member of messages that is its timer.
+    /// The id of the schedule's timer in `messages`.
     pub(crate) fn timer(&self) -> Text {
         format!("\u{4}{}", self.name).into()
     }
@@ -214,7 +214,7 @@ impl Schedule {
         ["skip", "replace"].contains(&self.overlap)
     }
 
-    /// Whether the list needs more fires soon.
+    /// Whether the list of fires needs more fires soon.
     pub(crate) fn is_low(&self) -> bool {
         let is_wanting = self.every.is_none() && self.state != "ended" && !self.is_final;
         let bytes = self.list.iter().map(|fire| fire.ilog10() as usize + 2);
@@ -222,7 +222,7 @@ impl Schedule {
     }
 }
 
-/// Fires with a blank between.
+/// The fires, joined by blanks.
 pub(crate) fn joined(fires: &[u64]) -> String {
     let fires: Vec<String> = fires.iter().map(u64::to_string).collect();
     fires.join(" ")
@@ -233,7 +233,7 @@ pub(crate) fn listed(rules: &str, is_final: bool, fires: &[u64]) -> String {
     format!("{rules} {}\n{}", u8::from(is_final), joined(fires))
 }
 
-/// Some fires after this time.
+/// Makes some fires after this time.
 pub(crate) fn more(random: &mut Rng, mut after: u64, count: usize) -> Vec<u64> {
     let next = |_| {
         after += random.u64(1..4_000);

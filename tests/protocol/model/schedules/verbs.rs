@@ -1,4 +1,4 @@
-//! The verbs of schedules in the model, and what a claim does with a timer.
+//! The part of the model for the verbs of schedules, and for timers that a claim meets.
 
 use anyhow::Result;
 
@@ -22,7 +22,7 @@ impl World {
         tick.is_some_and(|tick| !matches!(tick.place, Place::Dead { .. }))
     }
 
-    /// Removes the ticks among these that wait.
+    /// Removes those of these ticks that wait.
     pub(crate) fn remove_waiting(&mut self, ids: &[Text]) {
         for id in ids {
             match self.place(id) {
@@ -39,14 +39,14 @@ impl World {
         }
     }
 
-    /// Puts the timer where the schedule says, if it waits in scheduled.
+    /// Gives the timer the due time of the schedule, if the timer is in scheduled.
     fn place_timer(&mut self, schedule: &Schedule) {
         let (id, due) = (schedule.timer(), schedule.timer_due());
         self.unready(&id);
         self.messages.insert(id, Message::of(schedule, false, due));
     }
 
-    /// A timer leaves the ready list unfired: it waits for its next fire.
+    /// Moves a timer from the ready list, unfired, to the time of its next fire.
     pub(crate) fn return_timer(&mut self, now: Now, timer: &Text) {
         let name = String::from_utf8_lossy(&timer.0[1..]).into_owned();
         let schedule = self.schedules.get(&name);
@@ -57,8 +57,8 @@ impl World {
         }
     }
 
-    /// What a claim does with a timer: the tick that it makes, if it makes one. The timer moves on. The
-    /// ticks that this one replaces are added to `replaced`.
+    /// Fires a timer that a claim meets. Returns the tick, if it makes one, and moves the timer on.
+    /// Adds the ticks that the new one replaces to `replaced`.
     pub(crate) fn fire_timer(
         &mut self,
         now: Now,
@@ -99,7 +99,7 @@ impl World {
         schedule.triggered += 1;
     }
 
-    /// The schedules of a call as they would be stored, or why one is refused.
+    /// The schedules of a call as they would be stored, or the reasons why they are refused.
     fn judge_schedules(&self, now: Now, call: &Declaration) -> Result<Vec<Schedule>, Vec<String>> {
         let longest = self.limit("max_payload_bytes").unwrap_or(MEBIBYTE);
         let (mut judged, mut replies) = (Vec::<Schedule>::new(), Vec::new());
@@ -299,7 +299,7 @@ impl World {
                 format!("CREATED {id}")
             });
         }
-        // Without a tick the schedule stays as it is stored.
+        // If no tick was made, the schedule stays as it is stored.
         let stored = if made { schedule } else { before };
         self.schedules.insert(name.to_owned(), stored);
         Reply::List(vec![self.finish(now, made, false), texts(replies)])

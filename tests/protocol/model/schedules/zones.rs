@@ -1,4 +1,4 @@
-//! Crons of six zones over four changes of their clocks. The library lists the fires.
+//! Crons of six time zones over four clock changes of each. The library computes their fires.
 
 use anyhow::{Context, Result, ensure};
 use dueq::schedules::Schedule as Cron;
@@ -20,7 +20,7 @@ const ZONES: [&str; 6] = [
     "America/Santiago",
 ];
 const PATTERNS: [&str; 3] = ["30 2 * * *", "*/20 0-4 * * *", "15 0 * * 0"];
-/// Two years.
+/// The length of the run: two years.
 const SPAN_MS: u64 = 730 * DAY;
 
 /// The next fires of a cron after this time.
@@ -31,7 +31,7 @@ fn fires(schedule: &Schedule, after: u64, count: usize) -> Result<Vec<u64>> {
 }
 
 impl Driver {
-    /// A cron of each zone and pattern.
+    /// Declares a cron for each zone and pattern.
     fn crons(&mut self) -> Result<Operation> {
         let mut schedules = Vec::new();
         for (number, zone) in ZONES.iter().enumerate() {
@@ -66,7 +66,7 @@ impl Driver {
     fn refill_of_crons(&mut self, world: &World) -> Result<Operation> {
         let mut items = Vec::new();
         for one in world.schedules.values().filter(|one| one.list.len() < 20) {
-            // Newer rules, which list the same fires, replace the list.
+            // Newer rules replace the list, even if they list the same fires.
             let is_newer = self.chance(3);
             let after = if is_newer { one.last } else { one.last_listed };
             items.push(Refill {
@@ -128,8 +128,8 @@ impl Run {
         self.step().context(failed)
     }
 
-    /// The counts of each schedule are those of the fires that the library lists, and each tick is of
-    /// one of them. Returns their number.
+    /// Checks that the counts of each schedule match the fires that the library computes, and that
+    /// each tick belongs to one of these. Returns the number of fires.
     fn all_fires_are_counted(&self) -> Result<usize> {
         let mut count = 0;
         for one in self.world.schedules.values() {

@@ -1,12 +1,12 @@
-//! Crashes: counted apart from failures, with a longer back-off each time and a dead letter at the
-//! end.
+//! Crashes: they are counted apart from failures, each makes the back-off longer, and the last
+//! makes a dead letter.
 
 use anyhow::{Result, ensure};
 
 use crate::queue::{Queue, SECOND, T0, token};
 use crate::reply::words;
 
-/// Beats each second up to `to`, so that `reap_after` is past then.
+/// Sends a beat each second up to `to`, so that `reap_after` has passed by then.
 fn awake(queue: &mut Queue, from: u64, to: u64) -> Result<()> {
     let mut now = from;
     while now < to {
@@ -105,9 +105,10 @@ fn an_outage_and_a_clock_step_delay_the_reap() -> Result<()> {
     Ok(())
 }
 
-/// After the second crash the message waits, and its attributes keep the due time that it had.
+/// After the second crash the message waits for its back-off, and its attributes keep its original
+/// due time.
 #[test]
-fn a_move_after_crashes_forgets_the_due_time_before_them() -> Result<()> {
+fn a_reschedule_after_crashes_forgets_the_old_due_time() -> Result<()> {
     for (verb, arguments) in [
         (
             "upsert",

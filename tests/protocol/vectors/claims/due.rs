@@ -10,7 +10,7 @@ use crate::vectors::drain;
 #[test]
 fn promote_stops_at_the_ready_limit_and_keeps_due_order() -> Result<()> {
     let mut queue = Queue::start()?;
-    let number = |place: u64| place * 1_237 % 5_000; // every number below 5,000 once, out of order
+    let number = |place: u64| place * 1_237 % 5_000; // every number below 5,000 once, shuffled
     for batch in 0..5 {
         let item = |place: u64| words!["", T0 - 5_000 + number(place), "payload", ""];
         let items = (batch * 1_000..(batch + 1) * 1_000).flat_map(|place| {
@@ -97,8 +97,8 @@ fn calls_without_a_time_use_the_servers_clock() -> Result<()> {
     Ok(())
 }
 
-/// A producer's rights suffice to write such scores by hand. They must not make another client's
-/// call run forever.
+/// A producer has the right to write such scores by hand. They must not make another client's call
+/// run for ever.
 #[test]
 fn due_times_beyond_2_to_53_are_promoted_and_claimed() -> Result<()> {
     let (past, future) = (
@@ -180,9 +180,9 @@ fn a_reap_after_the_clock_went_back_is_due_now() -> Result<()> {
     Ok(())
 }
 
-/// Two of the ready messages are not due when the claim comes, and two due ones follow them.
+/// Two of the ready messages are not due at the time of the claim, and two due ones follow them.
 #[test]
-fn a_claim_after_the_clock_went_back_takes_only_the_due() -> Result<()> {
+fn a_claim_after_the_clock_went_back_takes_only_due_ones() -> Result<()> {
     let mut queue = Queue::start()?;
     for (id, due) in [("a", 0), ("b", 50), ("f", 300), ("g", 300)] {
         queue.push(T0, id, T0 + due, &format!("payload of {id}"))?;

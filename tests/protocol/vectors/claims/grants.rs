@@ -1,4 +1,4 @@
-//! The messages that a claim grants, and the faulty entries that it drops.
+//! Which messages a claim grants, and which faulty entries it drops.
 
 use anyhow::{Context, Result, ensure};
 
@@ -56,7 +56,8 @@ fn a_claim_stops_at_4_mib_but_grants_at_least_one() -> Result<()> {
         "the claim must fill 4 MiB to the byte"
     );
 
-    // Small payloads first, so that the script reads many at a time, then large ones.
+    // Small payloads come first, so that the script reads many at a time before it meets large
+    // ones.
     let sizes: Vec<usize> = [vec![10; 200], vec![MIB; 5], vec![0; 20]].concat();
     let mut queue = ready(&sizes)?;
     ensure!(granted(&mut queue, 1_000)? == 203);
@@ -137,7 +138,7 @@ fn claim_replies_whole_numbers_after_foreign_writes() -> Result<()> {
 }
 
 #[test]
-fn a_claim_of_none_only_adds_wake_up_tokens() -> Result<()> {
+fn a_claim_of_0_messages_only_adds_wake_up_tokens() -> Result<()> {
     let mut queue = ready(&[1])?;
     let wake: Text = queue.key("wake").into();
     queue.command(words!["DEL", &wake])?;
@@ -148,7 +149,7 @@ fn a_claim_of_none_only_adds_wake_up_tokens() -> Result<()> {
 }
 
 #[test]
-fn due_messages_are_shared_and_limited_like_ready_ones() -> Result<()> {
+fn claims_share_and_limit_due_messages_like_ready_ones() -> Result<()> {
     let claim = |queue: &mut Queue, count: u64| -> Result<usize> {
         let token = queue.new_token();
         Ok(queue
@@ -198,7 +199,7 @@ fn due_messages_are_shared_and_limited_like_ready_ones() -> Result<()> {
 }
 
 #[test]
-fn a_claim_skips_ids_without_payload() -> Result<()> {
+fn a_claim_skips_ids_that_have_no_payload() -> Result<()> {
     let mut queue = Queue::start()?;
     for id in ["a", "b", "c", "d", "e", "f"] {
         queue.push(T0, id, T0, &format!("payload of {id}"))?;
@@ -215,7 +216,7 @@ fn a_claim_skips_ids_without_payload() -> Result<()> {
         );
     }
     ensure!(claim.deliveries()?.len() == 4);
-    // No other id is leased.
+    // No further id is leased.
     ensure!(queue.items("ack", T0, words![token('a'), 4, "a", "b", "d", "f"])? == ["OK"; 4]);
     let state = queue.state()?;
     ensure!(
@@ -292,7 +293,7 @@ fn peak(queue: &mut Queue) -> Result<u64> {
     Ok(line.context("INFO has no peak")?.trim().parse()?)
 }
 
-/// Measures the server's peak memory, for payloads of 1 MiB behind a few short ones.
+/// Measures the peak memory of the server, with payloads of 1 MiB behind a few short ones.
 #[test]
 fn a_claim_reads_hardly_more_than_it_grants() -> Result<()> {
     const MIB: u64 = 1_048_576;

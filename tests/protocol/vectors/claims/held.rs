@@ -1,4 +1,5 @@
-//! held: reading the grant of a claim again; and the repetition of a claim with its token.
+//! The verb held, which reads the grant of a claim again, and the repetition of a claim with its
+//! token.
 
 use anyhow::{Result, ensure};
 
@@ -8,7 +9,8 @@ use crate::vectors::plausible;
 
 const LEASE: u64 = 30 * SECOND;
 
-/// What held answers: deadline, ids, payloads, details, max_attempts, how many more.
+/// The parts of held's reply: deadline, ids, payloads, details, max_attempts, and how many more
+/// there are.
 fn held(queue: &mut Queue, now: u64) -> Result<[Reply; 6]> {
     let reply = queue.ok("held", now, words![token('t')])?;
     let part = |place| reply.part(place).cloned();
@@ -23,7 +25,7 @@ fn claim(queue: &mut Queue, now: u64) -> Result<Reply> {
     queue.call("claim", now, words![10, token('t'), LEASE])
 }
 
-/// A queue with three messages, of which `b` has options and failed once, and crashed twice.
+/// A queue with three messages. Message `b` has options, failed once and crashed twice.
 fn queue() -> Result<Queue> {
     let mut queue = Queue::start()?;
     for (id, options) in [("a", ""), ("b", "max_attempts=5 window=5000"), ("c", "")] {
@@ -57,7 +59,7 @@ fn held_returns_the_grant_of_a_lost_reply() -> Result<()> {
 }
 
 #[test]
-fn a_repeated_claim_is_held_even_if_nothing_is_left() -> Result<()> {
+fn a_repeated_claim_is_held_even_if_no_more_message_is_due() -> Result<()> {
     let mut queue = queue()?;
     claim(&mut queue, T0)?;
     let before = queue.contents()?;
@@ -76,16 +78,16 @@ fn a_repeated_claim_is_held_even_if_nothing_is_left() -> Result<()> {
         ensure!(repeated.code() == Some("HELD"), "{state}: {repeated:?}");
         ensure!(queue.contents()? == before, "{state} left a trace");
     }
-    // A call that only fills the wake-up list claims nothing.
+    // A claim of 0 messages only fills the wake-up list, so its token is not held.
     let wakes = queue.ok("claim", T0, words![0, token('t'), LEASE])?;
     ensure!(*wakes.part(3)? == texts([]), "{wakes:?}");
-    // Past the deadline, and until a reap, the lease still holds them.
+    // After the deadline the lease holds its messages until a reap.
     ensure!(claim(&mut queue, T0 + 2 * LEASE)?.code() == Some("HELD"));
     Ok(())
 }
 
 #[test]
-fn a_claim_whose_messages_are_settled_is_a_new_one() -> Result<()> {
+fn a_token_can_claim_again_after_all_settlements() -> Result<()> {
     let mut queue = queue()?;
     claim(&mut queue, T0)?;
     queue.ok("ack", T0, words![token('t'), 2, "a", "b"])?;
@@ -100,7 +102,7 @@ fn a_claim_whose_messages_are_settled_is_a_new_one() -> Result<()> {
 }
 
 #[test]
-fn held_leaves_out_what_the_lease_does_not_hold() -> Result<()> {
+fn held_omits_messages_that_left_the_lease() -> Result<()> {
     let mut queue = queue()?;
     let [deadline, ids, payloads, details, max_attempts, more] = held(&mut queue, T0)?;
     ensure!(deadline == (-1i64).into() && more == 0u64.into());
@@ -111,7 +113,7 @@ fn held_leaves_out_what_the_lease_does_not_hold() -> Result<()> {
     );
     ensure!(max_attempts == 20u64.into());
     claim(&mut queue, T0)?;
-    // Extended: it has a lease of its own. Released and claimed by another: not this token's.
+    // The extended message has a lease of its own. The released one was claimed with another token.
     queue.ok("extend", T0, words!["a", token('t'), 60 * SECOND])?;
     queue.ok("release", T0, words!["b", token('t')])?;
     ensure!(held(&mut queue, T0)?[1] == texts(["c"]));
@@ -125,7 +127,7 @@ fn held_leaves_out_what_the_lease_does_not_hold() -> Result<()> {
 }
 
 #[test]
-fn held_returns_four_mebibytes_or_one_message() -> Result<()> {
+fn held_returns_up_to_4_mib_or_else_one_message() -> Result<()> {
     let mut queue = queue()?;
     claim(&mut queue, T0)?;
     let mut sizes = |a: usize, b: usize| -> Result<(Reply, Reply)> {

@@ -1,5 +1,5 @@
 //! The common lease of a claim's messages: how messages leave it, when it ends, and that no record
-//! of it stays.
+//! of it remains.
 
 use anyhow::{Result, ensure};
 use dueq::admin::AclRole;
@@ -71,7 +71,7 @@ fn a_reap_of_a_large_claim_is_bounded_and_continues() -> Result<()> {
     sound(&mut queue)
 }
 
-/// A foreign write or a truncated append-only file can leave a wrong count.
+/// A foreign write or a truncated append-only file can leave a wrong count of leased ids.
 #[test]
 fn a_reap_ends_a_lease_whose_count_is_wrong() -> Result<()> {
     let count = format!("\u{2}{}", token('a').text());
@@ -127,9 +127,9 @@ fn equal_details_are_in_the_reply_once() -> Result<()> {
     Ok(())
 }
 
-/// A queue of an older release: each id has a lease of its own, and no mark in its claim.
+/// A queue as an older release left it: each id has a lease of its own, and its claim has no mark.
 #[test]
-fn leases_of_an_older_release_run_out_and_are_repaired() -> Result<()> {
+fn leases_of_an_older_release_expire_and_are_repaired() -> Result<()> {
     for repair in [false, true] {
         let mut queue = claimed(&["a"])?;
         let now = T0 + 30 * SECOND;
@@ -202,9 +202,9 @@ fn peek_ends_a_page_early_where_claims_hold_few_ids() -> Result<()> {
     Ok(())
 }
 
-/// A reap reads every id that a claim even if one of a thousand is still leased.
+/// If one of a claim's thousand ids is still leased, a reap reads all of them.
 #[test]
-fn a_reap_looks_at_2_000_ids_at_most() -> Result<()> {
+fn a_reap_examines_at_most_2_000_ids() -> Result<()> {
     const SIZE: usize = 1_000;
     let mut queue = Queue::start()?;
     for claim in 0..3 {
@@ -233,7 +233,7 @@ fn a_reap_looks_at_2_000_ids_at_most() -> Result<()> {
     Ok(())
 }
 
-/// A queue whose messages `a`, `b` and `c` are leased for hours by one claim of the token `a`.
+/// A queue whose messages `a`, `b` and `c` are leased for hours by one claim with the token `a`.
 fn leased() -> Result<Queue> {
     let mut queue = Queue::start()?;
     for id in ["a", "b", "c"] {
@@ -270,7 +270,7 @@ fn get_and_peek_name_the_lease_and_the_node_but_no_token() -> Result<()> {
 }
 
 #[test]
-fn only_an_operator_ends_leases() -> Result<()> {
+fn only_an_operator_may_end_leases_by_name() -> Result<()> {
     let mut queue = leased()?;
     let words = words!["ids", "a", lease_name(&token('a'))];
     for (role, may) in [

@@ -23,7 +23,7 @@ fn lease_of(token: &Text) -> Text {
 }
 
 #[test]
-fn an_audit_leaves_leases_of_up_to_a_day_alone() -> Result<()> {
+fn an_audit_accepts_leases_of_up_to_a_day() -> Result<()> {
     let mut queue = Queue::start()?;
     for (id, letter, lease) in [
         ("minute", 'm', 60 * SECOND + 1),
@@ -34,7 +34,8 @@ fn an_audit_leaves_leases_of_up_to_a_day_alone() -> Result<()> {
         queue.ok("claim", T0, words![1, token(letter), lease])?;
     }
     queue.ok("extend", T0, words!["minute", token('m'), DAY])?;
-    // The audit looks first at the id in the middle of the claim's list, a pattern that matches nothing.
+    // The audit first looks at the id in the middle of the claim's list. As a pattern, this id
+    // matches nothing.
     for (id, due) in [("a-b%", T0 - 2), ("first", T0 - 3), ("last", T0 - 1)] {
         queue.push(T0, id, due, "payload")?;
     }
@@ -52,7 +53,7 @@ fn an_audit_leaves_leases_of_up_to_a_day_alone() -> Result<()> {
 }
 
 #[test]
-fn an_audit_ends_a_lease_beyond_a_day_in_a_minute() -> Result<()> {
+fn an_audit_shortens_a_lease_beyond_a_day_to_a_minute() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0, "payload")?;
     queue.ok("claim", T0 + 1, words![1, token('a'), DAY])?;
@@ -68,13 +69,13 @@ fn an_audit_ends_a_lease_beyond_a_day_in_a_minute() -> Result<()> {
 }
 
 #[test]
-fn a_handler_keeps_a_lost_lease_for_a_minute() -> Result<()> {
+fn a_repaired_lease_gives_its_handler_a_minute() -> Result<()> {
     let mut queue = Queue::start()?;
     for (id, letter) in [("a", 'a'), ("b", 'b')] {
         queue.push(T0, id, T0, "payload")?;
         queue.ok("claim", T0, words![1, token(letter), 30 * SECOND])?;
     }
-    // Claim a loses its lease and its record, claim b only its lease.
+    // Claim `a` loses its lease and its record, claim `b` only its lease.
     let (leases, claims) = (queue.key("leases"), queue.key("claims"));
     queue.command(words![
         "ZREM",
@@ -103,9 +104,9 @@ fn a_handler_keeps_a_lost_lease_for_a_minute() -> Result<()> {
 
 const MEGABYTE: usize = 1_000_000;
 
-/// The payloads are so long that a claim reads four at a time. One entry among them is not granted.
+/// The payloads are so long that a claim reads four at a time. One id among them has no payload.
 #[test]
-fn a_hole_between_two_reads_shifts_no_payload() -> Result<()> {
+fn a_missing_payload_between_two_reads_shifts_no_other() -> Result<()> {
     for payload_is_gone in [false, true] {
         let mut queue = Queue::start()?;
         let long = |name: &str| name.repeat(MEGABYTE / name.len());
@@ -126,7 +127,7 @@ fn a_hole_between_two_reads_shifts_no_payload() -> Result<()> {
                 &format!("m{number}"),
             )?;
         }
-        // The hole is promoted with the others.
+        // The id without a payload is promoted with the others.
         queue.ok("promote", T0 + 2_000, words![100])?;
         if payload_is_gone {
             queue.command(words!["HDEL", "dueq:{q}:messages", "hole"])?;
@@ -203,7 +204,7 @@ fn crash(queue: &mut Queue, now: u64, ids: u64, letter: char) -> Result<()> {
 
 /// The jitter separates a message that crashes its node from the others of its claim.
 #[test]
-fn messages_that_crash_together_wait_for_different_times() -> Result<()> {
+fn messages_that_crash_together_have_different_back_offs() -> Result<()> {
     let mut queue = Queue::start()?;
     for number in 0..20 {
         queue.push(T0, &number.to_string(), T0, "")?;
@@ -226,7 +227,7 @@ fn messages_that_crash_together_wait_for_different_times() -> Result<()> {
 }
 
 #[test]
-fn the_wait_after_a_crash_doubles_up_to_crash_21() -> Result<()> {
+fn the_back_off_after_a_crash_doubles_up_to_crash_21() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.ok("configure", T0, words!["max_crashes", 100])?;
     queue.push(T0, "a", T0, "")?;

@@ -1,4 +1,5 @@
-//! What CLAIMS says of a delivery with a window, beside release 0.1 and as earlier scripts wrote it.
+//! The entry of `claims` for a delivery whose message has a window: as written today, by release
+//! 0.1 and by earlier scripts.
 
 use anyhow::{Context, Result, ensure};
 
@@ -9,7 +10,7 @@ use crate::reply::{Text, words};
 use crate::state::State;
 use crate::vectors::expect;
 
-/// `a` and `b` under one lease, `a` with a window of an hour.
+/// A queue with `a` and `b` under one lease; `a` has a window of an hour.
 fn claimed() -> Result<Queue> {
     let mut queue = Queue::start()?;
     let items = words![
@@ -29,7 +30,7 @@ fn claimed() -> Result<Queue> {
 }
 
 #[test]
-fn audit_of_0_1_leaves_a_delivery_with_a_window_alone() -> Result<()> {
+fn audit_of_0_1_accepts_a_delivery_with_a_window() -> Result<()> {
     for extended in [false, true] {
         let mut queue = claimed()?;
         if extended {
@@ -49,9 +50,9 @@ fn audit_of_0_1_leaves_a_delivery_with_a_window_alone() -> Result<()> {
     Ok(())
 }
 
-/// Earlier scripts wrote a `w` behind the due time instead.
+/// Earlier scripts marked a window by a `w` behind the due time.
 #[test]
-fn each_mark_of_a_window_is_read_at_the_end_of_a_delivery() -> Result<()> {
+fn every_form_of_a_window_mark_is_read_at_the_end() -> Result<()> {
     let ends: [(&str, Vec<Text>); 4] = [
         ("ack", words![token('t'), 1, "a"]),
         (
@@ -96,9 +97,9 @@ fn each_mark_of_a_window_is_read_at_the_end_of_a_delivery() -> Result<()> {
     Ok(())
 }
 
-/// A due time of 0 has one digit without a window, and two with one.
+/// In `claims`, a due time of 0 has one digit without a window, and two digits with one.
 #[test]
-fn a_due_time_of_0_is_no_mark_of_a_window() -> Result<()> {
+fn a_due_time_of_0_is_not_taken_for_a_window_mark() -> Result<()> {
     for (options, names) in [("", 0), ("window=3600000", 1)] {
         let mut queue = Queue::start()?;
         queue.ok("push", T0, words!["", "a", 0, "", options])?;
@@ -124,7 +125,7 @@ fn calls(id: &str, token: &Text) -> Vec<(&'static str, Vec<Text>)> {
 }
 
 #[test]
-fn every_byte_of_a_token_counts() -> Result<()> {
+fn every_byte_of_a_token_is_compared() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0, "payload")?;
     let holder = token('h');

@@ -1,4 +1,4 @@
-//! What only bounds memory, and values that a clock which went back leaves in the future.
+//! Values that only bound memory, and values in the future that remain after the clock went back.
 
 use anyhow::{Result, ensure};
 
@@ -9,9 +9,9 @@ use crate::vectors::pushes::next::NEXT;
 
 const MEBIBYTE: usize = 1_048_576;
 
-/// Scripts read as many payloads at once as surely fit into 4 MiB.
+/// Scripts read as many payloads at once as fit into 4 MiB in the worst case.
 #[test]
-fn each_stored_payload_raises_the_largest_one() -> Result<()> {
+fn each_push_raises_the_stored_largest_payload_size() -> Result<()> {
     type Call = fn(String, &str, &Text) -> Vec<Text>;
     let calls: [(&str, Call); 6] = [
         ("push", |text, id, _| {
@@ -61,9 +61,9 @@ fn each_stored_payload_raises_the_largest_one() -> Result<()> {
     Ok(())
 }
 
-/// HSCAN returns the payloads of next messages.
+/// HSCAN also returns the payloads of next messages.
 #[test]
-fn an_audit_beside_long_payloads_looks_at_few_of_them() -> Result<()> {
+fn an_audit_beside_long_payloads_examines_few_entries() -> Result<()> {
     let mut queue = layout_3()?;
     for number in 0..40 {
         queue.push(T0, &format!("{number}"), T0, "")?;
@@ -82,7 +82,7 @@ fn an_audit_beside_long_payloads_looks_at_few_of_them() -> Result<()> {
 }
 
 #[test]
-fn the_memory_of_an_end_trims_two_expired_names() -> Result<()> {
+fn remembering_an_end_trims_two_expired_names() -> Result<()> {
     type End = fn(&mut Queue, u64) -> Result<()>;
     let ends: [(&str, End); 4] = [
         ("ack", |queue, now| {
@@ -139,7 +139,7 @@ fn the_memory_of_an_end_trims_two_expired_names() -> Result<()> {
 }
 
 #[test]
-fn an_end_of_the_future_is_not_told() -> Result<()> {
+fn get_does_not_return_an_end_in_the_future() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.ok("push", T0, words!["", "a", T0, "", "window=86400000"])?;
     ensure!(queue.take(T0 + HOUR, 1, &token('a'))? == ["a"]);
@@ -151,9 +151,9 @@ fn an_end_of_the_future_is_not_told() -> Result<()> {
     Ok(())
 }
 
-/// No window is longer than 30 days.
+/// No window can last longer than 30 days, so this one was stored before the clock went back.
 #[test]
-fn a_window_of_the_future_remembers_no_end() -> Result<()> {
+fn a_window_too_far_ahead_remembers_no_end() -> Result<()> {
     for (set_back, names) in [(29, 1), (31, 0)] {
         let mut queue = Queue::start()?;
         let later = T0 + set_back * DAY;
@@ -167,9 +167,10 @@ fn a_window_of_the_future_remembers_no_end() -> Result<()> {
     Ok(())
 }
 
-/// A node asks with the number that it knows, and is told the nodes of another one.
+/// A node asks with the number of the roster that it knows. If a number were used twice, the node
+/// would keep an outdated roster.
 #[test]
-fn a_clock_that_goes_back_repeats_no_number_of_a_roster() -> Result<()> {
+fn roster_numbers_never_repeat_after_the_clock_went_back() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.ok("remap", T0, words!["forward", "7|- 17|- 17"])?;
     let mut numbers = Vec::new();
@@ -187,9 +188,10 @@ fn a_clock_that_goes_back_repeats_no_number_of_a_roster() -> Result<()> {
     Ok(())
 }
 
-/// A leader of the future is none, also for a node that is not the first of the partition.
+/// A leader whose term is too far in the future does not count, even for a node that is not the
+/// first of the partition.
 #[test]
-fn a_second_leads_at_once_after_the_clock_went_back() -> Result<()> {
+fn a_second_node_leads_at_once_after_the_clock_went_back() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.ok("remap", T0, words!["forward", "7|- 17|- 17"])?;
     queue.ok("beat", T0 + HOUR, words!["a", "first"])?;
@@ -198,7 +200,7 @@ fn a_second_leads_at_once_after_the_clock_went_back() -> Result<()> {
     Ok(())
 }
 
-/// Nobody but a report writes them, and those are shorter.
+/// Only reports write records, and theirs are shorter.
 #[test]
 fn history_returns_no_record_beyond_4_kib() -> Result<()> {
     let mut queue = Queue::start()?;

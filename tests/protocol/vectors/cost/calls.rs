@@ -1,4 +1,4 @@
-//! The calls of the cost table: each verb with the largest counts that a client sends.
+//! The calls of the cost table: each verb with the most items that a client sends.
 
 #[path = "../../../../src/protocol/counts.rs"]
 pub(crate) mod counts;
@@ -12,7 +12,7 @@ use crate::state::lease_name;
 use crate::vectors::cost::table::Stock;
 use crate::vectors::schedules::declared::listed;
 
-/// A call: what is special about it, the time, the arguments.
+/// A call: the name of its special case, the time, and the arguments.
 pub(crate) type Call = (&'static str, u64, Vec<Text>);
 
 const OPTIONS: &str = "max_attempts=5 window=60000";
@@ -26,7 +26,7 @@ fn fires(count: usize) -> String {
     listed("2026a", 0, &fires)
 }
 
-/// The deliveries of a claim, each with its token and these words.
+/// The deliveries of a claim as arguments, each with its token and these words.
 fn held(stock: &mut Stock, many: usize, more: &[&str]) -> Vec<Text> {
     let (token, ids) = stock.claim(many);
     let item = |id: Text| {
@@ -64,12 +64,13 @@ fn claim(stock: &mut Stock, count: usize) -> Vec<Text> {
     words![count as u64, stock.token(), 30_000]
 }
 
-/// What a client sends of this verb at most; none: the verb has no row.
+/// The largest calls of this verb that a client sends; `None` if the cost table has no row for the
+/// verb.
 pub(crate) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
     let call = |words| vec![("", T0, words)];
     let many = items_of(verb);
     let scheduled = |stock: &mut Stock| stock.ids("scheduled", many);
-    // The ready list is searched for them.
+    // For ids on the ready list, the script has to search that list.
     let also_ready = |calls: Vec<Call>, stock: &Stock, items: fn(Vec<Text>) -> Vec<Text>| {
         let ready: Vec<Text> = stock.ready.iter().take(many).cloned().collect();
         let more = (!ready.is_empty()).then(|| ("ready", T0, items(ready)));
@@ -181,7 +182,7 @@ pub(crate) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
             vec![("", T0, words![REAP as u64]), ("ids", T0, named)]
         }
         "refill" => {
-            // Newer rules replace the list.
+            // Fires of newer rules replace the list.
             let fires = fires(LIST).replace("2026a", "2026b");
             let count = stock.refills.len().min(REFILL);
             let items = stock.refills.drain(..count);
@@ -217,7 +218,7 @@ pub(crate) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
             for spec in changed.iter_mut().skip(4).step_by(6) {
                 *spec = "zone=UTC missed=all".into();
             }
-            // Other calls need those that were copied.
+            // The prune spares the copied schedules, because other calls need them.
             let copies = (0..4).map(|at| format!("copy{at}").into());
             let stays = stock
                 .schedules(MAX_ITEMS as u64 - 28)
@@ -287,7 +288,7 @@ pub(crate) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
     })
 }
 
-/// Those that change what later calls find go last.
+/// The order of the verbs: those that change what others need come last.
 pub(crate) fn order(verb: &str) -> u8 {
     match verb {
         "reap" | "throttle" => 1,

@@ -1,10 +1,9 @@
-//! Limits of a script's cost. 256 messages of 100 B may take 5 ms of Redis's time on a quiet
-//! machine.
-//! Longer payloads may add twice the time of a script that only reads and returns them. No script
-//! reads a payload that it does not return.
+//! Limits of a script's cost: a call for 256 messages of 100 B may take 5 ms of Redis's time on a
+//! quiet machine. Longer payloads may add twice the time of a script that only reads and returns
+//! them. No script reads a payload that it does not return.
 //!
-//! Machines differ, so the tests measure the 5 ms: this server's time for 10,000 HSETs of 100 B in
-//! a script.
+//! Machines differ, so "5 ms" is measured: it is this server's time for 10,000 HSETs of 100 B in a
+//! script.
 
 use anyhow::{Context, Result, ensure};
 
@@ -34,7 +33,7 @@ pub(crate) fn script_us(queue: &mut Queue, command: &str) -> Result<u64> {
     Ok(us.unwrap_or(0))
 }
 
-/// The microseconds that this server needs for 5 ms of a quiet machine's work.
+/// How many microseconds this server needs for the work that takes 5 ms on a quiet machine.
 pub(crate) fn five_ms(queue: &mut Queue) -> Result<u64> {
     let script = "for i = 1, 10000 do redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) end";
     let before = script_us(queue, "eval")?;
@@ -63,14 +62,14 @@ pub(crate) fn processor_us(queue: &mut Queue) -> Result<u64> {
     Ok((used * 1e6) as u64)
 }
 
-/// As `five_ms`, in processor time.
+/// How many microseconds of processor time this server needs for that work.
 pub(crate) fn five_ms_of_processor(queue: &mut Queue) -> Result<u64> {
     let before = processor_us(queue)?;
     five_ms(queue)?;
     Ok(processor_us(queue)? - before)
 }
 
-/// The microseconds of a script that only returns these payloads.
+/// How many microseconds a script takes that only reads and returns these payloads.
 fn returning(queue: &mut Queue, ids: Vec<&Text>) -> Result<u64> {
     if ids.is_empty() {
         return Ok(0);
@@ -86,7 +85,7 @@ fn length_of(payload: &Reply) -> usize {
     payload.bytes().map_or(0, |bytes| bytes.0.len())
 }
 
-/// Covers several orders of short and long payloads.
+/// Tests several orders of short and long payloads.
 #[test]
 fn payloads_cost_only_if_they_are_stored_or_returned() -> Result<()> {
     type Length = fn(u64) -> usize;
@@ -184,7 +183,7 @@ fn payloads_cost_only_if_they_are_stored_or_returned() -> Result<()> {
 
 const STEPS: usize = 40;
 
-/// This many leased messages under leases of 1,000 ids each, whose names have this many bytes.
+/// Leases this many messages with claims of 1,000 ids each. The ids have this many bytes.
 fn leased(queue: &mut Queue, count: u64, bytes: usize) -> Result<()> {
     for first in (0..count).step_by(1_000) {
         let ids = (first..first + 1_000).map(|number| format!("{number:0bytes$}"));
@@ -196,7 +195,7 @@ fn leased(queue: &mut Queue, count: u64, bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// The cheapest of many steps: other processes only add time.
+/// The cheapest of many steps counts, because other processes only add time.
 #[test]
 fn a_step_of_an_audit_beside_long_claims_takes_at_most_5_ms() -> Result<()> {
     for (count, bytes) in [(3_000, 200), (30_000, 20), (30_000, 100)] {
@@ -217,7 +216,8 @@ fn a_step_of_an_audit_beside_long_claims_takes_at_most_5_ms() -> Result<()> {
                 }
             }
             println!("{count} ids of {bytes} B, {part} {limit}: {least:.2} of 5 ms");
-            // Before the lists were read once a step, it was 4.8 with 250 entries. Other programs slow it.
+            // A step of 250 entries took 4.8 ms when it read the lists several times. Other
+            // programs add time.
             ensure!(
                 least <= 2.0,
                 "{count} ids of {bytes} B, {part} {limit}: {least:.2}"

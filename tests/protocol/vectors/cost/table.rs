@@ -1,8 +1,9 @@
-//! No call that a client sends takes 5 ms of Redis's time, in any state of the queue: a table of all
-//! verbs and of states in which much waits.
+//! No call that a client sends takes 5 ms of Redis's time, in any state of the queue. The test
+//! measures each verb in each of several states with many messages.
 //!
-//! `DUEQ_COST=1000000` is how many messages a state has, and allows no more than 5 ms. Without it, a
-//! state has 50,000 messages, and a call may take 7.5 ms: the test runs beside others.
+//! `DUEQ_COST=1000000` sets the number of messages of a state, and limits a call to 5 ms. Without
+//! it, a state has 50,000 messages, and a call may take 7.5 ms, because other tests run beside this
+//! one.
 
 use anyhow::{Context, Result, ensure};
 
@@ -17,10 +18,10 @@ use crate::vectors::cost::limits::{five_ms_of_processor, processor_us, script_us
 /// How many messages of each kind every state has, for the calls that change messages.
 const STOCK: u64 = 64_000;
 const _: () = assert!(STOCK.is_multiple_of(MAX_CLAIM as u64));
-/// How many messages one call makes: whole claims of a worker and of 1,000 ids.
+/// How many messages the setup pushes and claims at a time.
 const FILL: u64 = STOCK / 2;
 
-/// Kinds of messages, and how many beside the stock.
+/// The states: the kinds of their messages, and how many there are besides the stock.
 fn states(many: u64) -> [(&'static str, Vec<(&'static str, u64)>); 5] {
     [
         ("10,000 schedules", vec![("schedule", 9_900)]),
@@ -31,7 +32,7 @@ fn states(many: u64) -> [(&'static str, Vec<(&'static str, u64)>); 5] {
     ]
 }
 
-/// What the calls of a state have left.
+/// The messages of a state that no measured call has used yet.
 #[derive(Default)]
 pub(crate) struct Stock {
     number: u64,
@@ -119,7 +120,7 @@ fn fill(queue: &mut Queue, kind: &str, first: u64, count: u64) -> Result<()> {
     Ok(())
 }
 
-/// An empty queue in this state.
+/// Brings an empty queue into this state.
 fn prepare(queue: &mut Queue, kinds: &[(&str, u64)]) -> Result<Stock> {
     queue.empty()?;
     let declared = [words!["set", "", ""], copied().concat()].concat();
@@ -161,12 +162,12 @@ fn prepare(queue: &mut Queue, kinds: &[(&str, u64)]) -> Result<Stock> {
             .context("three words")?;
         stock.refills.push(item);
     }
-    // Else a reap waits until live nodes had time to extend their leases.
+    // Without a last beat, a reap would wait until live nodes had time to extend their leases.
     queue.command(words!["HSET", queue.key("meta"), "last_beat", T0])?;
     Ok(stock)
 }
 
-/// Fills the ready list of a state of due messages: it holds 1,000.
+/// Fills the ready list, which holds 1,000 messages, in a state with due messages.
 fn fill_ready(queue: &mut Queue, stock: &mut Stock) -> Result<()> {
     let listed = queue.command(words!["LLEN", queue.key("ready")])?.int()?;
     let missing = 1_001_u64.saturating_sub(u64::try_from(listed)?);
@@ -185,9 +186,10 @@ fn fill_ready(queue: &mut Queue, stock: &mut Stock) -> Result<()> {
 }
 
 #[test]
-fn no_verb_takes_5_ms_in_a_state_in_which_much_waits() -> Result<()> {
+fn no_verb_takes_5_ms_in_a_state_with_many_messages() -> Result<()> {
     let many = std::env::var("DUEQ_COST").map_or(Ok(50_000), |many| many.parse())?;
-    // Compilers and tests beside it take half as much again, as they share the caches.
+    // Compilers and tests that run beside this test share the caches, and make calls up to half as
+    // long again.
     let allowed = if std::env::var_os("DUEQ_COST").is_some() {
         1.0
     } else {
@@ -213,7 +215,7 @@ fn no_verb_takes_5_ms_in_a_state_in_which_much_waits() -> Result<()> {
             let count = row
                 .with_context(|| format!("{verb} has no row in the cost table"))?
                 .len();
-            // Measured beside the calls: other processes slow both.
+            // Measured beside the calls, because other processes slow both.
             let mut limit_us = u64::MAX;
             let mut best = vec![(u64::MAX, ""); count];
             for round in 1..=*rounds.end() {
@@ -223,8 +225,8 @@ fn no_verb_takes_5_ms_in_a_state_in_which_much_waits() -> Result<()> {
                 limit_us = limit_us.min(five_ms_of_processor(&mut queue)?);
                 let calls = calls(verb, &mut stock).context(verb)?;
                 for (best, (what, now, words)) in best.iter_mut().zip(calls) {
-                    // Both are too high: the first by the reading of the call and the writing of the
-                    // reply, the second by the time of other processes.
+                    // Both times are too long: the first includes reading the call and writing the
+                    // reply, the second the time of other processes.
                     let before = (processor_us(&mut queue)?, script_us(&mut queue, "evalsha")?);
                     let reply = queue.call(verb, now, words)?;
                     let script = script_us(&mut queue, "evalsha")? - before.1;

@@ -24,12 +24,12 @@ fn close(queue: &mut Queue, now: u64, period_ms: u64) -> Result<String> {
 }
 
 #[test]
-fn closing_and_resume_publish_when_messages_come() -> Result<()> {
+fn a_closed_queue_publishes_its_opening_time() -> Result<()> {
     let mut queue = seeded()?;
     let mut listener = Listener::start(&queue)?;
     close(&mut queue, T0, 500)?;
     ensure!(listener.heard(&mut queue)? == [OPENS.to_string()]);
-    // Earlier messages change nothing: the queue opens as before.
+    // Messages that are due earlier change nothing: the queue opens at the same time.
     queue.push(T0, "due", T0 - 5, "")?;
     queue.push(T0, "soon", T0 + 50, "")?;
     ensure!(listener.heard(&mut queue)?.is_empty());
@@ -47,7 +47,7 @@ fn closing_and_resume_publish_when_messages_come() -> Result<()> {
 }
 
 #[test]
-fn a_message_for_after_the_opening_is_announced() -> Result<()> {
+fn a_message_due_after_the_opening_is_announced() -> Result<()> {
     let mut queue = Queue::start()?;
     close(&mut queue, T0, 500)?;
     let mut listener = Listener::start(&queue)?;
@@ -60,9 +60,9 @@ fn a_message_for_after_the_opening_is_announced() -> Result<()> {
     Ok(())
 }
 
-/// A time that is past, or that dueq did not write, closes nothing.
+/// A closing time in the past, or one that dueq did not write, closes nothing.
 #[test]
-fn past_and_foreign_times_close_nothing() -> Result<()> {
+fn past_and_foreign_closing_times_have_no_effect() -> Result<()> {
     for value in ["x", "", "0", "-1", "nan", &T0.to_string()] {
         let mut queue = seeded()?;
         queue.command(words!["HSET", "dueq:{q}:meta", "closed_until", value])?;
@@ -71,9 +71,9 @@ fn past_and_foreign_times_close_nothing() -> Result<()> {
     Ok(())
 }
 
-/// The clock may go back to before an opening that has passed.
+/// The clock may go back to before an opening that has passed already.
 #[test]
-fn resume_forgets_an_opening_that_has_passed() -> Result<()> {
+fn a_resume_removes_an_opening_time_that_has_passed() -> Result<()> {
     let mut queue = seeded()?;
     close(&mut queue, T0, 500)?;
     queue.ok("resume", OPENS + 5, words![])?;
@@ -85,10 +85,10 @@ fn resume_forgets_an_opening_that_has_passed() -> Result<()> {
     Ok(())
 }
 
-/// The opening that the rate chose ends with a new rate, and with a clock that goes back. A break that is over does not
-/// close the queue instead.
+/// The closing by the rate ends with a new rate, and with a clock that goes back. A break that has
+/// ended must not close the queue in its place.
 #[test]
-fn a_break_that_is_over_outlives_no_rate() -> Result<()> {
+fn an_ended_break_does_not_close_the_queue_again() -> Result<()> {
     type Way = fn(&mut Queue) -> Result<crate::reply::Reply>;
     let ways: [Way; 2] = [
         |queue| queue.ok("configure", T0, words!["rate", ""]),
@@ -128,7 +128,7 @@ fn busy() -> Result<Queue> {
 }
 
 #[test]
-fn many_throttles_are_one_closure_until_the_latest_time() -> Result<()> {
+fn many_throttles_close_the_queue_until_the_latest_time() -> Result<()> {
     let mut queue = busy()?;
     let mut listener = Listener::start(&queue)?;
     let items = (0..64).flat_map(|number| {
@@ -149,9 +149,9 @@ fn many_throttles_are_one_closure_until_the_latest_time() -> Result<()> {
     Ok(())
 }
 
-/// Claims take ready messages first, so these are scheduled again.
+/// Claims take ready messages first, so a throttle moves the ready ones back to the scheduled set.
 #[test]
-fn returned_messages_are_before_ready_ones() -> Result<()> {
+fn returned_messages_are_claimed_before_ready_ones() -> Result<()> {
     let mut queue = busy()?;
     queue.push(T0, "ready, too", T0 - 1, "")?;
     queue.ok("promote", T0, words![10])?;
@@ -164,7 +164,7 @@ fn returned_messages_are_before_ready_ones() -> Result<()> {
 }
 
 #[test]
-fn close_closes_without_a_delivery() -> Result<()> {
+fn throttle_without_a_delivery_closes_the_queue() -> Result<()> {
     let mut queue = Queue::start()?;
     let absent = queue.ok("throttle", T0, words!["close", 500])?;
     ensure!(absent.part(1)?.text()? == "OK 0");

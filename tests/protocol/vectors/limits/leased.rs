@@ -35,7 +35,7 @@ fn stat(queue: &mut Queue, now: u64, name: &str) -> Result<i64> {
 }
 
 #[test]
-fn parked_nodes_learn_that_a_full_queue_opens() -> Result<()> {
+fn parked_nodes_learn_that_a_full_queue_has_room() -> Result<()> {
     let mut queue = full()?;
     queue.ok("beat", T0, words!["node", "stay", 10_000])?;
     let mut listener = Listener::start(&queue)?;
@@ -49,9 +49,9 @@ fn parked_nodes_learn_that_a_full_queue_opens() -> Result<()> {
     Ok(())
 }
 
-/// A message that is in no state counts as leased. Its repair opens the queue.
+/// A message that is in no state counts as leased. Repairing it makes room.
 #[test]
-fn a_repair_opens_a_queue_that_a_lost_message_filled() -> Result<()> {
+fn repair_of_a_lost_message_makes_room_in_a_full_queue() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.ok("configure", T0, words!["max_leased", 1])?;
     queue.push(T0, "lost", T0 - 1, "")?;
@@ -65,9 +65,10 @@ fn a_repair_opens_a_queue_that_a_lost_message_filled() -> Result<()> {
     Ok(())
 }
 
-/// Lengths decide, not the word: a client of release 0.1 ends leases and leaves the word.
+/// The number of leases decides, not the word `full`: a client of release 0.1 ends leases but
+/// leaves the word.
 #[test]
-fn a_word_that_outlived_its_leases_closes_nothing() -> Result<()> {
+fn an_outdated_word_full_does_not_close_the_queue() -> Result<()> {
     let mut queue = full()?;
     queue.ok("ack", T0, words![token('a'), 1, "a"])?;
     queue.command(words!["HSET", "dueq:{q}:meta", "closed_until", "full 0"])?;
@@ -80,7 +81,8 @@ fn a_word_that_outlived_its_leases_closes_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A reap ends leases in three ways: of a claim, of an extended delivery, and by the last crash.
+/// A reap ends leases in three ways: a claim's lease, an extended delivery's own lease, and the
+/// last crash of a message.
 #[test]
 fn every_reap_opens_a_full_queue_and_wakes_nodes() -> Result<()> {
     for max_crashes in [0, 5] {
@@ -103,9 +105,9 @@ fn every_reap_opens_a_full_queue_and_wakes_nodes() -> Result<()> {
     Ok(())
 }
 
-/// A full queue that is also closed for a break opens when both are over.
+/// A queue that is full and also closed by a break opens only when both have ended.
 #[test]
-fn the_end_of_a_lease_does_not_end_a_break() -> Result<()> {
+fn the_end_of_a_lease_does_not_end_a_break_of_the_queue() -> Result<()> {
     let parent = Text([&token('a').0[..], b"a"].concat());
     let ends: [(&str, Vec<Text>); 7] = [
         ("ack", words![token('a'), 1, "a"]),
@@ -129,16 +131,17 @@ fn the_end_of_a_lease_does_not_end_a_break() -> Result<()> {
     Ok(())
 }
 
-/// An expired message that a claim ends is no start: it takes no place, and costs no tokens.
+/// An expired message that a claim ends does not start: it takes no place among the leased ones,
+/// and uses no starts of the rate.
 #[test]
-fn expired_messages_use_up_neither_max_leased_nor_the_rate() -> Result<()> {
+fn expired_messages_count_neither_as_leased_nor_as_starts() -> Result<()> {
     let head = T0 + 60 * SECOND;
     for limit in [words!["max_leased", 3], words!["rate", "3/1000/3"]] {
         let mut queue = Queue::start()?;
         queue.ok("configure", T0, limit.clone())?;
         let old = words!["old", T0 - 9, "", "expires=+1"];
         let live = words!["a", T0 - 2, "", "", "b", T0 - 1, "", "", "c", head, "", ""];
-        // The push came in time, and the claim after the expiry.
+        // The push came before the expiry, and the claim comes after it.
         queue.ok("push", T0 - 9, [words![""], old, live].concat())?;
         let reply = queue.ok("claim", T0, words![9, token('a'), SECOND])?;
         ensure!(reply.deliveries()?.len() == 2, "{limit:?}: {reply:?}");

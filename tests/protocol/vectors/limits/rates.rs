@@ -8,7 +8,7 @@ use crate::reply::{Header, Text, words};
 use crate::vectors::expect;
 use crate::vectors::nodes::hints::Listener;
 
-/// A time in microseconds, as ARGV\[1\].
+/// Writes a time in microseconds as ARGV\[1\].
 fn clock(us: u64) -> String {
     format!("{}.{:03}", us / 1_000, us % 1_000)
 }
@@ -22,7 +22,7 @@ fn claim(queue: &mut Queue, now_us: u64, count: u64) -> Result<(Vec<String>, i64
     Ok((ids.collect::<Result<_>>()?, Header::of(&reply)?.head))
 }
 
-/// A head in microseconds; 0 if there is none.
+/// The head in microseconds; 0 if there is none.
 fn us(head: i64) -> u64 {
     head.max(0) as u64 * 1_000
 }
@@ -40,7 +40,7 @@ fn limited(rate: &str, count: u64) -> Result<Queue> {
     Ok(queue)
 }
 
-/// Claims at random times and at openings, of random counts and costs.
+/// Claims random counts of messages with random costs, at random times and when the queue opens.
 #[test]
 fn no_window_has_more_starts_than_the_rate() -> Result<()> {
     let mut queue = Queue::start()?;
@@ -102,8 +102,9 @@ fn no_window_has_more_starts_than_the_rate() -> Result<()> {
     Ok(())
 }
 
-/// An interval of 636.36 us, charged 19 times one by one. Rounded down it would lose 7 us, and the
-/// 31st start would come within the window. Rounded up, the burst lacks its 20th start.
+/// One start costs 636.36 us, and 19 are charged one by one. If each were rounded down, 7 us would
+/// be lost, and the 31st start would come within the window. If each were rounded up, the burst
+/// would lack its 20th start.
 #[test]
 fn fractions_of_a_microsecond_are_charged() -> Result<()> {
     let mut queue = limited("30/7/20", 40)?;
@@ -116,7 +117,7 @@ fn fractions_of_a_microsecond_are_charged() -> Result<()> {
     Ok(())
 }
 
-/// A client that claims 1 ms after each opening loses no tokens, and the queue opens rarely.
+/// A client that claims 1 ms after each opening loses no starts, and the queue opens only rarely.
 #[test]
 fn a_backlog_starts_at_97_percent_of_the_rate() -> Result<()> {
     for (starts, burst, seconds) in [(5, 2, 20), (100, 10, 10), (1_000, 10, 2)] {
@@ -161,7 +162,7 @@ fn a_burst_starts_at_once_and_the_opening_is_the_head() -> Result<()> {
 }
 
 #[test]
-fn a_clock_that_moves_gives_one_burst_at_most() -> Result<()> {
+fn a_moving_clock_allows_at_most_one_extra_burst() -> Result<()> {
     let mut queue = limited("10/1000/4", 40)?;
     queue.ok("beat", T0, words!["node", "stay"])?;
     ensure!(claim(&mut queue, T0 * 1_000, 40)?.0.len() == 4);
@@ -183,9 +184,9 @@ fn a_clock_that_moves_gives_one_burst_at_most() -> Result<()> {
     Ok(())
 }
 
-/// The opening of a rate ends with it. A pause by somebody else goes on.
+/// The closing by a rate ends with that rate. A pause by an operator stays.
 #[test]
-fn a_new_rate_opens_what_the_old_rate_closed() -> Result<()> {
+fn a_new_rate_opens_a_queue_that_the_old_rate_closed() -> Result<()> {
     for (value, granted) in [("", 4), ("100/1000/3", 3)] {
         let mut queue = limited("1/2592000000/1", 5)?;
         ensure!(claim(&mut queue, T0 * 1_000, 9)?.0.len() == 1);
@@ -193,7 +194,7 @@ fn a_new_rate_opens_what_the_old_rate_closed() -> Result<()> {
         queue.command(words!["DEL", "dueq:{q}:wake"])?;
         queue.ok("configure", T0 + HOUR, words!["rate", value])?;
         ensure!(queue.state()?.wake.len() == 2, "configure must wake nodes");
-        // The first claim takes the old tat for the whole burst of the new rate.
+        // The first claim takes the whole burst of the new rate, whatever the old rate left.
         let (mut ids, _) = claim(&mut queue, (T0 + HOUR) * 1_000, 9)?;
         ids.extend(claim(&mut queue, (T0 + HOUR + SECOND) * 1_000, 9)?.0);
         ensure!(ids.len() == granted, "{value}: {ids:?}");
@@ -207,9 +208,10 @@ fn a_new_rate_opens_what_the_old_rate_closed() -> Result<()> {
     Ok(())
 }
 
-/// The rate closed the queue for longer, and a new rate opens that closing alone.
+/// The rate closed the queue for longer than the break did. A new rate ends only the closing by the
+/// rate.
 #[test]
-fn a_new_rate_keeps_a_shorter_break() -> Result<()> {
+fn a_new_rate_keeps_a_shorter_break_of_the_queue() -> Result<()> {
     for close in [words!["throttle", "close", 400], words!["pause", 400]] {
         let mut queue = limited("1/1000/1", 3)?;
         claim(&mut queue, T0 * 1_000, 1)?;
@@ -252,7 +254,8 @@ fn foreign_values_of_rate_and_tat_limit_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A rate that closes the queue after a resume, and is configured again, brings no old pause back.
+/// The rate closes the queue after a resume. Configuring the rate again must not bring the resumed
+/// break back.
 #[test]
 fn a_resumed_break_does_not_come_back_with_a_new_rate() -> Result<()> {
     for close in [words!["throttle", "close", 60_000], words!["pause", 60_000]] {
@@ -268,7 +271,7 @@ fn a_resumed_break_does_not_come_back_with_a_new_rate() -> Result<()> {
 }
 
 #[test]
-fn a_clock_that_went_back_ends_no_break() -> Result<()> {
+fn a_clock_that_went_back_does_not_end_a_break() -> Result<()> {
     let mut queue = limited("1/1000/1", 3)?;
     queue.ok("beat", T0 + HOUR, words!["node", "stay"])?;
     queue.ok("throttle", T0 + HOUR, words!["close", 5_000])?;

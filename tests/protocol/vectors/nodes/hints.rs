@@ -27,7 +27,7 @@ impl Listener {
         Ok(Self { connection })
     }
 
-    /// The notices since the last call: publishes a mark and reads up to it.
+    /// The notices since the last call. Publishes a mark and reads up to it.
     pub(crate) fn heard(&mut self, queue: &mut Queue) -> Result<Vec<String>> {
         queue.command(words!["SPUBLISH", "dueq:{q}:notice", "mark"])?;
         let mut heard = Vec::new();
@@ -68,10 +68,10 @@ fn a_notice_announces_an_earlier_head_within_2_s() -> Result<()> {
     Ok(())
 }
 
-/// A delay counts from the next whole millisecond. After a fraction of one the message is not due
+/// A delay counts from the next whole millisecond, so within the present one the message is not due
 /// yet: a woken node would claim too early.
 #[test]
-fn a_push_for_now_wakes_or_announces_the_next_millisecond() -> Result<()> {
+fn a_push_without_delay_wakes_or_announces_the_next_ms() -> Result<()> {
     for (now, notice, tokens) in [("", false, 2), (".001", true, 0), (".999", true, 0)] {
         let mut queue = Queue::start()?;
         let mut listener = Listener::start(&queue)?;
@@ -188,7 +188,7 @@ fn claim_of_due_messages_publishes_the_new_head() -> Result<()> {
 }
 
 #[test]
-fn remaining_work_adds_two_wake_up_tokens_at_most() -> Result<()> {
+fn remaining_work_adds_at_most_two_wake_up_tokens() -> Result<()> {
     let mut queue = Queue::start()?;
     for (verb, _) in SCRIPTS {
         for tokens in 0..3 {
@@ -199,8 +199,8 @@ fn remaining_work_adds_two_wake_up_tokens_at_most() -> Result<()> {
             for _ in 0..tokens {
                 queue.command(words!["RPUSH", "dueq:{q}:wake", "1"])?;
             }
-            // Reads, a new map, a paused and a closed queue add no tokens. Every other call leaves due
-            // work.
+            // Reads, a new map, and calls on a paused or closed queue add no tokens. Every other
+            // call leaves due work.
             let silent = crate::scripts::verb(verb).only_reads();
             let silent = silent || ["pause", "remap", "throttle"].contains(verb);
             let mut arguments = plausible(verb);
@@ -238,7 +238,7 @@ fn pushes_wake_nodes_only_for_messages_ready_now() -> Result<()> {
         "no work is left and the list has tokens"
     );
 
-    // A foreign entry is in the ready list when the push creates the queue.
+    // The ready list has a foreign entry when the push creates the queue.
     queue.empty()?;
     queue.command(words!["RPUSH", "dueq:{q}:ready", "5:stranger"])?;
     queue.ok("push", T0, words!["", "new", "+5000", "", ""])?;
@@ -250,7 +250,7 @@ fn pushes_wake_nodes_only_for_messages_ready_now() -> Result<()> {
 }
 
 #[test]
-fn the_scripts_serve_a_user_without_channel_rights() -> Result<()> {
+fn scripts_work_for_a_user_without_channel_rights() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.command(words![
         "ACL",
@@ -305,8 +305,8 @@ fn the_documented_rights_suffice_for_each_verb() -> Result<()> {
         std::mem::swap(&mut queue.connection, &mut limited);
         queue.ok(verb, T0, plausible(verb))?;
         std::mem::swap(&mut queue.connection, &mut limited);
-        // The log has denied protected calls, too. Replies do not show them: the wake-up list, the
-        // notice.
+        // The ACL log also shows protected calls (wake-up list, notice) that were denied, which
+        // replies do not show.
         let denied = queue.command(words!["ACL", "LOG"])?;
         ensure!(denied.list()?.is_empty(), "{verb}: {denied:?}");
     }

@@ -1,4 +1,4 @@
-//! nodes: the live nodes, and who leads.
+//! The verb nodes: it returns the live nodes and the leader.
 
 use anyhow::{Context, Result, ensure};
 use redis::Value;
@@ -8,10 +8,10 @@ use crate::reply::{Reply, Text, words};
 use crate::scripts::SCRIPTS;
 use crate::vectors::plausible;
 
-/// A node: its id, ms since its last beat, ms until the next one, whether it leads.
+/// A node: its id, the ms since its last beat, the ms until its next one, and whether it leads.
 type Node = (String, i64, i64, i64);
 
-/// The number of live nodes, and those that the reply names.
+/// The number of live nodes, and the nodes that the reply names.
 fn live(reply: &Reply) -> Result<(i64, Vec<Node>)> {
     let node = |node: &Reply| {
         let number = |place| node.part(place)?.int();
@@ -21,7 +21,8 @@ fn live(reply: &Reply) -> Result<(i64, Vec<Node>)> {
     Ok((reply.part(1)?.int()?, nodes.collect::<Result<_>>()?))
 }
 
-/// The number of nodes of the roster, and those that the reply names with the ms since their watch.
+/// The number of nodes in the roster, and the nodes that the reply names with the ms since their
+/// watch.
 fn roster(reply: &Reply) -> Result<(i64, Vec<(String, i64)>)> {
     let node = |node: &Reply| Ok((node.part(0)?.text()?, node.part(1)?.int()?));
     let nodes = reply.part(4)?.list()?.iter().map(node);
@@ -46,7 +47,7 @@ fn nodes_names_live_nodes_and_the_leader() -> Result<()> {
     ensure!(live(&reply)? == (2, nodes), "{reply:?}");
     ensure!(leader(&reply)? == ("north".into(), (T0 + 2_500) as i64));
     ensure!(roster(&reply)? == (0, vec![]));
-    // The term of north has ended, and a second later it is forgotten.
+    // The term of north as the leader has ended. A second later the node is forgotten.
     let reply = queue.ok("nodes", T0 + 2_500, words![])?;
     ensure!(live(&reply)?.0 == 2 && leader(&reply)? == (String::new(), 0));
     ensure!(live(&reply)?.1.iter().all(|node| node.3 == 0));
@@ -58,7 +59,7 @@ fn nodes_names_live_nodes_and_the_leader() -> Result<()> {
 }
 
 #[test]
-fn nodes_says_when_a_parked_node_beats_again() -> Result<()> {
+fn nodes_returns_when_a_parked_node_beats_again() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0 + 100 * SECOND, "")?;
     queue.ok("beat", T0, words!["north", "stay", 30_000])?;
@@ -69,7 +70,7 @@ fn nodes_says_when_a_parked_node_beats_again() -> Result<()> {
 }
 
 #[test]
-fn nodes_shows_the_roster_of_a_home() -> Result<()> {
+fn nodes_returns_the_roster_of_a_home() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.ok("remap", T0, words!["forward", "7|- 17|- 17"])?;
     queue.ok("beat", T0, words!["old", "watch", 0, ""])?;
@@ -84,7 +85,7 @@ fn nodes_shows_the_roster_of_a_home() -> Result<()> {
 }
 
 #[test]
-fn nodes_returns_a_thousand_and_says_how_many_there_are() -> Result<()> {
+fn nodes_returns_at_most_a_thousand_and_their_number() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.ok("remap", T0, words!["forward", "7|- 17|- 17"])?;
     for i in 0..999 {
@@ -116,7 +117,7 @@ fn nodes_returns_a_thousand_and_says_how_many_there_are() -> Result<()> {
 }
 
 #[test]
-fn only_the_call_that_creates_a_queue_publishes_it() -> Result<()> {
+fn only_the_call_that_creates_a_queue_announces_it() -> Result<()> {
     let mut queue = Queue::start()?;
     let mut listener = connect(&queue.server.url())?;
     let subscribe = redis::cmd("PSUBSCRIBE").arg("dueq:{*}:notice").to_owned();
@@ -157,7 +158,7 @@ fn only_the_call_that_creates_a_queue_publishes_it() -> Result<()> {
         }
     }
     creators.sort_unstable();
-    // Verify does as well, when it repairs.
+    // A repairing verify announces the queue as well.
     let expected = ["configure", "pause", "push", "remap", "schedule", "upsert"];
     ensure!(creators == expected, "{creators:?}");
     Ok(())

@@ -7,7 +7,7 @@ use crate::queue::{HOUR, Queue, SECOND, T0, token};
 use crate::reply::{Text, words};
 use crate::vectors::nodes::hints::Listener;
 
-/// Beyond the 2 s within which every earlier head is published.
+/// Later than the 2 s within which every earlier head is published anyway.
 const FAR: u64 = T0 + 10 * SECOND;
 const PARK_MS: u64 = 60 * SECOND;
 
@@ -41,7 +41,7 @@ fn of(times: &[u64]) -> Vec<String> {
     times.iter().map(u64::to_string).collect()
 }
 
-/// Calls that make the head earlier than in `seeded`, and the new head.
+/// Calls that each make the head earlier than in `seeded`, with the new head.
 fn earlier() -> Vec<(&'static str, Vec<Text>, u64)> {
     let (soon, t) = (T0 + 2_001, token('t'));
     vec![
@@ -70,7 +70,7 @@ fn earlier() -> Vec<(&'static str, Vec<Text>, u64)> {
 }
 
 #[test]
-fn while_parked_each_earlier_head_is_published() -> Result<()> {
+fn while_a_node_parks_each_earlier_head_is_published() -> Result<()> {
     for (verb, words, head) in earlier() {
         let mut queue = seeded()?;
         park(&mut queue, T0)?;
@@ -81,7 +81,7 @@ fn while_parked_each_earlier_head_is_published() -> Result<()> {
 }
 
 #[test]
-fn unless_parked_no_far_or_due_head_is_published() -> Result<()> {
+fn while_no_node_parks_far_and_due_heads_are_not_published() -> Result<()> {
     for (verb, words, _) in earlier() {
         let mut queue = seeded()?;
         let heard = notices(&mut queue, T0, verb, words.clone())?;
@@ -91,7 +91,7 @@ fn unless_parked_no_far_or_due_head_is_published() -> Result<()> {
 }
 
 #[test]
-fn while_parked_a_head_that_stays_is_not_published() -> Result<()> {
+fn while_a_node_parks_an_unchanged_head_is_not_published() -> Result<()> {
     let mut queue = seeded()?;
     park(&mut queue, T0)?;
     queue.push(T0, "due", T0, "")?;
@@ -109,13 +109,14 @@ fn while_parked_a_head_that_stays_is_not_published() -> Result<()> {
     Ok(())
 }
 
-/// A node that is not parked may promote beside one that is.
+/// Another node that is not parked may promote meanwhile.
 #[test]
-fn while_parked_the_first_ready_message_is_published() -> Result<()> {
+fn while_a_node_parks_the_first_ready_message_is_published() -> Result<()> {
     let mut queue = seeded()?;
     queue.push(T0, "due", T0, "")?;
     park(&mut queue, T0)?;
-    // Promote itself publishes the head that it left, then the prelude the present time.
+    // Promote first publishes the head that it left. The common part of the scripts then publishes
+    // the present time for the ready message.
     let heard = notices(&mut queue, T0 + 1, "promote", words![1])?;
     ensure!(heard == of(&[T0 + HOUR, T0 + 1]), "{heard:?}");
 
@@ -142,14 +143,15 @@ fn of_two_due_messages_the_earlier_head_is_published() -> Result<()> {
         queue.push(T0, id, due, "")?;
     }
     park(&mut queue, T0)?;
-    // One message becomes ready, and the other one is the head: it is due longer than now.
+    // One message becomes ready, and the other is the new head. The head has been due for longer
+    // than the present time that stands for the ready message.
     let heard = notices(&mut queue, T0, "promote", words![1])?;
     ensure!(heard == of(&[T0 - 1]), "{heard:?}");
     Ok(())
 }
 
 #[test]
-fn while_parked_a_reaped_message_is_published() -> Result<()> {
+fn while_a_node_parks_a_reaped_message_is_published() -> Result<()> {
     let now = T0 + 30 * SECOND;
     for parks in [true, false] {
         let mut queue = seeded()?;
@@ -164,9 +166,9 @@ fn while_parked_a_reaped_message_is_published() -> Result<()> {
     Ok(())
 }
 
-/// A resume publishes the head as if it were new.
+/// A resume publishes the head as if it had become earlier.
 #[test]
-fn while_parked_resume_publishes_any_head() -> Result<()> {
+fn while_a_node_parks_resume_publishes_any_head() -> Result<()> {
     for (due, parks, published) in [
         (T0 + HOUR, true, Some(T0 + HOUR)),
         (T0, true, Some(T0)),
@@ -188,9 +190,9 @@ fn while_parked_resume_publishes_any_head() -> Result<()> {
     Ok(())
 }
 
-/// Only a ready message waits: the notice is the present time.
+/// Only a ready message waits, so the notice has the present time.
 #[test]
-fn while_parked_resume_publishes_ready_messages() -> Result<()> {
+fn while_a_node_parks_resume_publishes_ready_messages() -> Result<()> {
     let mut queue = seeded()?;
     queue.push(T0, "r", T0, "")?;
     queue.ok("promote", T0, words![1])?;
@@ -201,9 +203,9 @@ fn while_parked_resume_publishes_ready_messages() -> Result<()> {
     Ok(())
 }
 
-/// The clock went back, so a claim puts a ready message back.
+/// The clock went back, so a claim moves a ready message back to scheduled.
 #[test]
-fn while_parked_a_message_put_back_by_claim_is_published() -> Result<()> {
+fn while_a_node_parks_a_message_put_back_is_published() -> Result<()> {
     let mut queue = seeded()?;
     queue.push(T0, "r", FAR, "")?;
     queue.ok("promote", FAR, words![1])?;
@@ -214,9 +216,9 @@ fn while_parked_a_message_put_back_by_claim_is_published() -> Result<()> {
     Ok(())
 }
 
-/// Without the placeholder the scripts see no ready message.
+/// Without its placeholder the ready list looks empty to the scripts.
 #[test]
-fn while_parked_a_repaired_ready_list_is_published() -> Result<()> {
+fn while_a_node_parks_a_repaired_ready_list_is_published() -> Result<()> {
     let mut queue = seeded()?;
     queue.push(T0, "r", T0, "")?;
     queue.ok("promote", T0, words![1])?;
@@ -230,7 +232,7 @@ fn while_parked_a_repaired_ready_list_is_published() -> Result<()> {
 }
 
 #[test]
-fn reads_publish_nothing_while_parked() -> Result<()> {
+fn while_a_node_parks_reads_publish_nothing() -> Result<()> {
     let mut queue = seeded()?;
     queue.push(T0, "due", T0, "")?;
     park(&mut queue, T0)?;
@@ -247,7 +249,7 @@ fn reads_publish_nothing_while_parked() -> Result<()> {
 }
 
 #[test]
-fn notices_end_with_parked_until() -> Result<()> {
+fn notices_for_parked_nodes_end_at_parked_until() -> Result<()> {
     for (after, is_published) in [(PARK_MS - 1, true), (PARK_MS, false), (PARK_MS + 1, false)] {
         let mut queue = seeded()?;
         park(&mut queue, T0)?;
@@ -262,9 +264,9 @@ fn notices_end_with_parked_until() -> Result<()> {
     Ok(())
 }
 
-/// Another node may still be parked, so scripts go on to publish.
+/// Another node may still be parked, so scripts continue to publish.
 #[test]
-fn notices_go_on_when_a_parked_node_beats_or_leaves() -> Result<()> {
+fn notices_continue_when_one_parked_node_beats_or_leaves() -> Result<()> {
     for word in ["stay", "leave"] {
         let mut queue = seeded()?;
         park(&mut queue, T0)?;
@@ -276,8 +278,8 @@ fn notices_go_on_when_a_parked_node_beats_or_leaves() -> Result<()> {
     Ok(())
 }
 
-/// A step back of the clock costs notices that nobody needs, until a beat; a jump forward ends
-/// them: the node is late by its park time at most.
+/// After a step back of the clock, scripts publish notices that nobody needs, until a beat. After a
+/// jump forward they publish none, and the node is late by at most its parking time.
 #[test]
 fn a_clock_that_moves_ends_notices_or_prolongs_them() -> Result<()> {
     let mut queue = seeded()?;
@@ -298,7 +300,8 @@ fn a_clock_that_moves_ends_notices_or_prolongs_them() -> Result<()> {
     Ok(())
 }
 
-/// Release 0.1 publishes by its own rule: a parked node learns of these messages from its beat.
+/// Release 0.1 publishes by its own rule: a parked node learns of these messages only at its next
+/// beat.
 #[test]
 fn frozen_producers_publish_only_heads_within_2_s() -> Result<()> {
     let frozen = frozen::scripts()?;
@@ -320,7 +323,7 @@ fn frozen_producers_publish_only_heads_within_2_s() -> Result<()> {
         let heard = notices(&mut queue, T0, "reschedule", earlier)?;
         let expected = if heard_of { of(&[due - 1]) } else { of(&[]) };
         ensure!(heard == expected, "reschedule to {}: {heard:?}", due - 1);
-        // The next beat of the parked node finds the head, and wakes nodes for a due one.
+        // The next beat of the parked node returns the head, and wakes nodes if the head is due.
         queue.command(words!["DEL", "dueq:{q}:wake"])?;
         let beat = queue.ok("beat", T0 + 9 * SECOND, words!["parked", "stay"])?;
         let head = crate::reply::Header::of(&beat)?.head;

@@ -1,4 +1,5 @@
-//! Nodes that park: how long they count as live and lead, and what meta remembers of it.
+//! Nodes that park: for how long they count as live and as leaders, and what meta stores about
+//! them.
 
 use anyhow::{Context, Result, ensure};
 
@@ -10,7 +11,7 @@ use crate::vectors::{add, expect, ids};
 
 const TEN_SECONDS: u64 = 10 * SECOND;
 
-/// A queue that exists since `T0`.
+/// A queue that was created at `T0`.
 fn queue() -> Result<Queue> {
     let mut queue = Queue::start()?;
     queue.push(T0, "far", "+100000000", "")?;
@@ -32,7 +33,7 @@ fn park(queue: &mut Queue, now: u64, node: &str, ms: u64) -> Result<(bool, i64, 
     beat(queue, now, words![node, "stay", ms])
 }
 
-/// A number in the reply of stats.
+/// A number from the reply to stats.
 fn stat(queue: &mut Queue, now: u64, name: &str) -> Result<u64> {
     let reply = queue.ok("stats", now, words![])?;
     let pairs = reply.part(1)?.list()?;
@@ -40,13 +41,13 @@ fn stat(queue: &mut Queue, now: u64, name: &str) -> Result<u64> {
     Ok(pairs[at.map_or(0, |at| at + 1)].int()? as u64)
 }
 
-/// The script of this verb in this release.
+/// The script of this verb in today's release.
 fn todays(verb: &str) -> Result<String> {
     let source = SCRIPTS.iter().find(|(name, _)| *name == verb);
     scripts::read(verb, source.context("no such verb")?.1)
 }
 
-/// `parked_until` in meta.
+/// The field `parked_until` of meta.
 fn parked_until(queue: &mut Queue) -> Result<Option<u64>> {
     let field = queue
         .state()?
@@ -57,7 +58,7 @@ fn parked_until(queue: &mut Queue) -> Result<Option<u64>> {
 }
 
 #[test]
-fn parking_beat_changes_only_the_expected_fields() -> Result<()> {
+fn a_parking_beat_changes_only_the_expected_fields() -> Result<()> {
     let mut queue = queue()?;
     let before = queue.state()?;
     ensure!(park(&mut queue, T0, "north", TEN_SECONDS)? == (true, 1, 0));
@@ -76,7 +77,7 @@ fn parking_beat_changes_only_the_expected_fields() -> Result<()> {
 }
 
 #[test]
-fn a_park_time_out_of_range_or_malformed_is_refused() -> Result<()> {
+fn an_invalid_parking_time_is_refused() -> Result<()> {
     let mut queue = queue()?;
     let before = queue.contents()?;
     let nines = "9".repeat(400);
@@ -116,7 +117,7 @@ fn a_parking_beat_creates_no_queue() -> Result<()> {
 }
 
 #[test]
-fn a_parked_node_is_live_for_its_park_time_and_3_s() -> Result<()> {
+fn a_parked_node_is_live_until_3_s_after_its_parking_time() -> Result<()> {
     let mut queue = queue()?;
     park(&mut queue, T0, "a", TEN_SECONDS)?;
     for (after, nodes) in [(0, 1), (9_999, 1), (13_000, 1), (13_001, 0)] {
@@ -132,13 +133,13 @@ fn a_parked_node_is_live_for_its_park_time_and_3_s() -> Result<()> {
 }
 
 #[test]
-fn a_claim_leaves_a_parked_node_its_share() -> Result<()> {
+fn a_claim_counts_parked_nodes_in_the_fair_share() -> Result<()> {
     let mut queue = queue()?;
     park(&mut queue, T0, "a", TEN_SECONDS)?;
     for number in 0..20 {
         queue.push(T0, &number.to_string(), T0, "")?;
     }
-    // 20 messages for two live nodes, then 10 for one.
+    // Two live nodes share 20 messages. Later the one that is left gets the other 10.
     for after in [9_000, 13_000] {
         stay(&mut queue, T0 + after, "b")?;
         let token = queue.new_token();
@@ -150,7 +151,7 @@ fn a_claim_leaves_a_parked_node_its_share() -> Result<()> {
 }
 
 #[test]
-fn a_parked_leader_leads_until_its_park_time_ends() -> Result<()> {
+fn a_parked_leader_leads_until_its_parking_time_ends() -> Result<()> {
     let mut queue = queue()?;
     ensure!(park(&mut queue, T0, "a", TEN_SECONDS)?.0);
     for after in [2_500, 5_000, 7_500, 9_999] {
@@ -164,7 +165,7 @@ fn a_parked_leader_leads_until_its_park_time_ends() -> Result<()> {
 }
 
 #[test]
-fn a_short_park_time_does_not_shorten_the_term() -> Result<()> {
+fn a_short_parking_time_does_not_shorten_the_term() -> Result<()> {
     let mut queue = queue()?;
     ensure!(park(&mut queue, T0, "a", 1_000)?.0);
     ensure!(!stay(&mut queue, T0 + 2_499, "b")?.0);
@@ -188,13 +189,13 @@ fn a_parked_node_that_leaves_is_forgotten_at_once() -> Result<()> {
     ensure!(park(&mut queue, T0, "a", TEN_SECONDS)?.0);
     ensure!(beat(&mut queue, T0 + 1, words!["a", "leave"])?.1 == 0);
     ensure!(stay(&mut queue, T0 + 2, "b")? == (true, 1, 0));
-    // Another node may be parked: only time ends the notices.
+    // Another node may be parked, so the notices end only with time.
     ensure!(parked_until(&mut queue)? == Some(T0 + TEN_SECONDS));
     Ok(())
 }
 
 #[test]
-fn parked_until_is_the_latest_announcement() -> Result<()> {
+fn parked_until_is_the_end_of_the_longest_silence() -> Result<()> {
     let mut queue = queue()?;
     stay(&mut queue, T0, "a")?;
     ensure!(parked_until(&mut queue)?.is_none(), "no node has parked");
@@ -212,9 +213,9 @@ fn parked_until_is_the_latest_announcement() -> Result<()> {
     Ok(())
 }
 
-/// The boundary: exactly 60 s ahead is an announcement, 1 ms more is not.
+/// The boundary: a time exactly 60 s ahead is an announced silence, 1 ms more is not.
 #[test]
-fn parked_until_beyond_60_s_ahead_counts_as_none() -> Result<()> {
+fn parked_until_beyond_60_s_ahead_is_ignored() -> Result<()> {
     let mut queue = queue()?;
     park(&mut queue, T0, "a", 60 * SECOND)?;
     ensure!(!stay(&mut queue, T0, "b")?.0);
@@ -232,7 +233,7 @@ fn parked_until_beyond_60_s_ahead_counts_as_none() -> Result<()> {
     Ok(())
 }
 
-/// The clock went back by less than the park time is ahead: nothing contradicts the announcement.
+/// The clock went back by so little that the announced silence is still plausible.
 #[test]
 fn a_small_step_back_keeps_parked_nodes() -> Result<()> {
     let mut queue = queue()?;
@@ -246,7 +247,7 @@ fn a_small_step_back_keeps_parked_nodes() -> Result<()> {
 }
 
 #[test]
-fn a_jump_forward_ends_a_park() -> Result<()> {
+fn a_jump_of_the_clock_forward_ends_a_silence() -> Result<()> {
     let mut queue = queue()?;
     ensure!(park(&mut queue, T0, "a", TEN_SECONDS)?.0);
     let (leads, nodes, reap_after) = stay(&mut queue, T0 + 3_600 * SECOND, "b")?;
@@ -256,7 +257,7 @@ fn a_jump_forward_ends_a_park() -> Result<()> {
 }
 
 #[test]
-fn an_announced_silence_delays_no_reap() -> Result<()> {
+fn an_announced_silence_does_not_delay_reaps() -> Result<()> {
     let mut queue = queue()?;
     park(&mut queue, T0, "a", TEN_SECONDS)?;
     ensure!(park(&mut queue, T0 + TEN_SECONDS, "a", TEN_SECONDS)?.2 == 0);
@@ -269,7 +270,7 @@ fn an_announced_silence_delays_no_reap() -> Result<()> {
 }
 
 #[test]
-fn a_silent_node_beside_a_parked_one_delays_reaps() -> Result<()> {
+fn an_unannounced_silence_beside_a_parked_node_delays_reaps() -> Result<()> {
     let mut queue = queue()?;
     stay(&mut queue, T0, "b")?;
     park(&mut queue, T0, "a", TEN_SECONDS)?;
@@ -281,9 +282,9 @@ fn a_silent_node_beside_a_parked_one_delays_reaps() -> Result<()> {
     Ok(())
 }
 
-/// Node a leaves, so no node is overdue: `parked_until` alone decides.
+/// Node a has left, so no node is overdue, and only `parked_until` decides.
 #[test]
-fn silence_counts_from_parked_until() -> Result<()> {
+fn a_silence_counts_from_the_end_of_parked_until() -> Result<()> {
     for (after, delays) in [(13_000, false), (13_001, true)] {
         let mut queue = queue()?;
         park(&mut queue, T0, "a", TEN_SECONDS)?;
@@ -311,7 +312,7 @@ fn a_reap_in_a_parked_queue_needs_a_recent_beat() -> Result<()> {
 }
 
 #[test]
-fn verify_calls_a_parked_queue_silent_3_s_after_its_park() -> Result<()> {
+fn verify_finds_a_parked_queue_silent_3_s_after_its_park() -> Result<()> {
     let mut queue = queue()?;
     park(&mut queue, T0, "a", TEN_SECONDS)?;
     queue.push(T0, "due", T0, "")?;
@@ -321,7 +322,7 @@ fn verify_calls_a_parked_queue_silent_3_s_after_its_park() -> Result<()> {
     };
     ensure!(kinds(&mut queue, T0 + 13_000)? == 0, "its node is live");
     ensure!(kinds(&mut queue, T0 + 13_001)? == 1);
-    // Beyond 60 s ahead it is no announcement, and the last beat counts.
+    // More than 60 s ahead it is not an announced silence, so the last beat counts.
     let meta = "dueq:{q}:meta";
     queue.command(words!["HSET", meta, "parked_until", T0 + 65_000])?;
     ensure!(kinds(&mut queue, T0 + 5_000)? == 0, "exactly 60 s ahead");

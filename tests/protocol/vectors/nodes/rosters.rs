@@ -7,7 +7,7 @@ use crate::reply::{Header, Reply, Text, words};
 use crate::state::State;
 use crate::vectors::{expect, ids};
 
-/// A partition of a queue with a map, since `T0`.
+/// A partition, created at `T0`, of a queue with a map.
 fn queue() -> Result<Queue> {
     let mut queue = Queue::start()?;
     queue.ok("remap", T0, words!["forward", "7|- 17|- 17"])?;
@@ -21,7 +21,7 @@ fn beat(queue: &mut Queue, now: u64, node: &str, word: &str) -> Result<(bool, i6
     Ok((reply.part(1)?.int()? == 1, reply.part(2)?.int()?))
 }
 
-/// The reply to a watch: number of the roster, nodes, tags that asked for help.
+/// The reply to a watch: the roster's number, its nodes, and the tags that asked for help.
 type Watched = (i64, Vec<String>, Vec<String>);
 
 fn watch(queue: &mut Queue, now: u64, node: &str, known: i64, help: &str) -> Result<Watched> {
@@ -48,32 +48,32 @@ fn watched(reply: &Reply) -> Result<Watched> {
 }
 
 #[test]
-fn a_first_takes_the_lead_from_a_second_at_once() -> Result<()> {
+fn rank_first_takes_the_lead_from_rank_second_at_once() -> Result<()> {
     let mut queue = queue()?;
     ensure!(beat(&mut queue, T0, "b", "second")? == (true, 1));
     ensure!(beat(&mut queue, T0 + 1, "c", "second")? == (false, 2));
     ensure!(beat(&mut queue, T0 + 2, "a", "first")? == (true, 3));
     ensure!(beat(&mut queue, T0 + 3, "b", "second")? == (false, 3));
-    // Two nodes that both take themselves for the first do not take turns.
+    // Two nodes that both claim rank first must not take the lead from each other in turn.
     ensure!(beat(&mut queue, T0 + 4, "d", "first")? == (false, 4));
     ensure!(beat(&mut queue, T0 + 5, "a", "first")? == (true, 4));
     Ok(())
 }
 
 #[test]
-fn a_leader_that_becomes_second_gives_way() -> Result<()> {
+fn a_leader_whose_rank_becomes_second_gives_way() -> Result<()> {
     let mut queue = queue()?;
     ensure!(beat(&mut queue, T0, "a", "first")? == (true, 1));
     ensure!(beat(&mut queue, T0 + 1, "b", "first")? == (false, 2));
     ensure!(beat(&mut queue, T0 + 2, "a", "second")? == (true, 2));
     ensure!(beat(&mut queue, T0 + 3, "b", "first")? == (true, 2));
-    // The rank is that of the present leader, not of an earlier one.
+    // The rank of the present leader decides, not that of an earlier one.
     ensure!(beat(&mut queue, T0 + 4, "c", "first")? == (false, 3));
     Ok(())
 }
 
 #[test]
-fn a_second_takes_the_lead_1_s_after_it_is_free() -> Result<()> {
+fn rank_second_takes_a_lead_that_was_free_for_1_s() -> Result<()> {
     let mut queue = queue()?;
     ensure!(beat(&mut queue, T0, "a", "first")? == (true, 1));
     for (ms, leads) in [
@@ -91,7 +91,7 @@ fn a_second_takes_the_lead_1_s_after_it_is_free() -> Result<()> {
 }
 
 #[test]
-fn a_second_takes_the_lead_1_s_after_the_leader_left() -> Result<()> {
+fn rank_second_takes_the_lead_1_s_after_the_leader_left() -> Result<()> {
     let mut queue = queue()?;
     ensure!(beat(&mut queue, T0, "a", "first")? == (true, 1));
     ensure!(beat(&mut queue, T0 + 10, "a", "leave")? == (false, 0));
@@ -103,18 +103,18 @@ fn a_second_takes_the_lead_1_s_after_the_leader_left() -> Result<()> {
 }
 
 #[test]
-fn a_second_that_leads_renews_its_own_term() -> Result<()> {
+fn a_leader_of_rank_second_renews_its_own_term() -> Result<()> {
     let mut queue = queue()?;
     for ms in [0, 2_000, 4_900] {
         ensure!(beat(&mut queue, T0 + ms, "b", "second")?.0, "{ms} ms");
     }
-    // A clock that goes back keeps no leader.
+    // After the clock went back, the old leader no longer counts.
     ensure!(beat(&mut queue, T0 - SECOND, "c", "second")?.0);
     Ok(())
 }
 
 #[test]
-fn a_node_that_stays_gives_its_lead_to_no_first() -> Result<()> {
+fn a_leader_that_beats_with_stay_keeps_the_lead() -> Result<()> {
     let mut queue = queue()?;
     ensure!(beat(&mut queue, T0, "b", "second")?.0);
     ensure!(beat(&mut queue, T0, "b", "leave")? == (false, 0));
@@ -124,7 +124,7 @@ fn a_node_that_stays_gives_its_lead_to_no_first() -> Result<()> {
 }
 
 #[test]
-fn ranks_of_a_queue_without_a_map_elect_the_same_way() -> Result<()> {
+fn ranks_also_decide_in_a_queue_without_a_map() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "far", "+100000000", "")?;
     let mut beat = |now, node: &str, word: &str| -> Result<i64> {
@@ -139,7 +139,7 @@ fn ranks_of_a_queue_without_a_map_elect_the_same_way() -> Result<()> {
 }
 
 #[test]
-fn parked_second_gives_the_lead_to_a_first() -> Result<()> {
+fn a_parked_leader_of_rank_second_gives_way_to_rank_first() -> Result<()> {
     let mut queue = queue()?;
     let reply = queue.ok("beat", T0, words!["b", "second", 60_000])?;
     ensure!(reply.part(1)?.int()? == 1, "{reply:?}");
@@ -149,7 +149,7 @@ fn parked_second_gives_the_lead_to_a_first() -> Result<()> {
 }
 
 #[test]
-fn a_watch_enters_the_roster_and_nothing_else() -> Result<()> {
+fn a_watch_enters_the_roster_and_changes_nothing_else() -> Result<()> {
     let mut queue = queue()?;
     let before = queue.state()?;
     let (number, nodes, help) = watch(&mut queue, T0, "a", 0, "")?;
@@ -162,21 +162,21 @@ fn a_watch_enters_the_roster_and_nothing_else() -> Result<()> {
 }
 
 #[test]
-fn the_number_changes_when_a_node_enters_or_leaves() -> Result<()> {
+fn the_roster_number_changes_with_each_enter_and_leave() -> Result<()> {
     let mut queue = queue()?;
     let (one, nodes, _) = watch(&mut queue, T0, "a", 0, "")?;
     ensure!(one > 0 && nodes == ["a"]);
     ensure!(watch(&mut queue, T0 + 900, "a", one, "")? == (one, vec![], vec![]));
     let (two, nodes, _) = watch(&mut queue, T0 + 900, "b", one, "")?;
     ensure!(two != one && nodes == ["a", "b"], "{nodes:?}");
-    // A caller with an old number gets the names, also if nothing has changed since.
+    // A caller with an old number gets the names, even if nothing has changed since the last watch.
     ensure!(watch(&mut queue, T0 + 901, "a", one, "")?.1 == ["a", "b"]);
     let (three, nodes, _) = unwatch(&mut queue, T0 + 902, "b")?;
     ensure!(three != two && nodes.is_empty());
     ensure!(watch(&mut queue, T0 + 903, "a", two, "")? == (three, vec!["a".into()], vec![]));
-    // Nothing to leave.
+    // The node has left already, so nothing changes.
     ensure!(unwatch(&mut queue, T0 + 904, "b")?.0 == three);
-    // a falls silent for 3 s.
+    // Node a falls silent for 3 s.
     let (_, nodes, _) = watch(&mut queue, T0 + 903 + 2_999, "c", 0, "")?;
     ensure!(nodes == ["a", "c"], "{nodes:?}");
     let (number, nodes, _) = watch(&mut queue, T0 + 903 + 3_000, "c", 0, "")?;
@@ -185,9 +185,9 @@ fn the_number_changes_when_a_node_enters_or_leaves() -> Result<()> {
     Ok(())
 }
 
-/// A replica that becomes the master may not have the newest roster: its next number is another one.
+/// A replica that becomes the master may lack the newest roster. Its next number must be a new one.
 #[test]
-fn a_roster_that_was_lost_gets_a_number_of_its_own() -> Result<()> {
+fn a_lost_roster_gets_a_new_number() -> Result<()> {
     let mut queue = queue()?;
     let (one, ..) = watch(&mut queue, T0, "a", 0, "")?;
     let (two, ..) = watch(&mut queue, T0 + 1_000, "b", 0, "")?;
@@ -199,7 +199,7 @@ fn a_roster_that_was_lost_gets_a_number_of_its_own() -> Result<()> {
 }
 
 #[test]
-fn a_clock_that_goes_back_keeps_no_watcher_of_the_future() -> Result<()> {
+fn a_watch_in_the_future_does_not_count_as_a_live_node() -> Result<()> {
     let mut queue = queue()?;
     watch(&mut queue, T0 + 60_000, "a", 0, "17")?;
     let (_, nodes, help) = watch(&mut queue, T0, "b", 0, "")?;
@@ -208,7 +208,7 @@ fn a_clock_that_goes_back_keeps_no_watcher_of_the_future() -> Result<()> {
 }
 
 #[test]
-fn a_call_for_help_is_heard_for_2_s() -> Result<()> {
+fn a_call_for_help_is_returned_for_2_s() -> Result<()> {
     let mut queue = queue()?;
     ensure!(watch(&mut queue, T0, "a", 0, "17 -")?.2 == ["-", "17"]);
     ensure!(watch(&mut queue, T0 + 1_000, "b", 0, "17 203")?.2 == ["-", "17", "203"]);
@@ -218,9 +218,9 @@ fn a_call_for_help_is_heard_for_2_s() -> Result<()> {
     Ok(())
 }
 
-/// Watchers are no nodes of the home: they claim nothing, lead nothing and keep no reap going.
+/// A watcher is not a node of the home: it claims nothing, leads nothing and allows no reap.
 #[test]
-fn watchers_count_as_no_live_nodes_of_the_home() -> Result<()> {
+fn a_watcher_is_not_counted_as_a_live_node_of_the_home() -> Result<()> {
     let mut queue = queue()?;
     ensure!(beat(&mut queue, T0, "a", "first")? == (true, 1));
     for node in ["b", "c", "d", "e"] {
@@ -235,11 +235,11 @@ fn watchers_count_as_no_live_nodes_of_the_home() -> Result<()> {
         claimed.deliveries()?.len() == 4,
         "the whole share of one node"
     );
-    // A beat forgets silent nodes of the home, and leaves the roster to the watches.
+    // A beat forgets silent nodes of the home, but leaves the roster to the watches.
     ensure!(beat(&mut queue, T0 + 2_900, "z", "second")? == (false, 2));
     let watchers = |state: &State| state.nodes.iter().filter(|(_, at)| *at < 0.0).count();
     ensure!(watchers(&queue.state()?) == 4);
-    // Watches announce no live node: the next beat after a silence pauses reaps.
+    // A watch does not count as a beat: the next beat after a silence still delays reaps.
     watch(&mut queue, T0 + 9_000, "b", 0, "")?;
     let reply = queue.ok("beat", T0 + 9_001, words!["a", "first"])?;
     ensure!(reply.part(3)?.int()? as u64 == T0 + 14_001, "{reply:?}");
@@ -284,7 +284,7 @@ fn a_watch_without_a_map_writes_nothing() -> Result<()> {
 }
 
 #[test]
-fn another_partition_has_a_roster_while_the_home_is_away() -> Result<()> {
+fn another_partition_keeps_the_roster_while_the_home_is_away() -> Result<()> {
     let mut queue = queue()?;
     queue.enter("17")?;
     ensure!(watch(&mut queue, T0, "a", 0, "")?.0 == 0, "no map yet");
@@ -299,7 +299,7 @@ fn another_partition_has_a_roster_while_the_home_is_away() -> Result<()> {
     Ok(())
 }
 
-/// A home that is back at one partition counts its nodes as ever, from the first beat on.
+/// A home that is back at one partition counts its own nodes again, from the first beat on.
 #[test]
 fn a_roster_ends_with_the_map() -> Result<()> {
     let mut queue = queue()?;
@@ -312,7 +312,7 @@ fn a_roster_ends_with_the_map() -> Result<()> {
 }
 
 #[test]
-fn a_thousand_watchers_are_all_named() -> Result<()> {
+fn a_watch_returns_the_names_of_a_thousand_nodes() -> Result<()> {
     let mut queue = queue()?;
     let names: Vec<String> = (0..1_000).map(|number| format!("n{number:04}")).collect();
     for name in &names {

@@ -1,4 +1,5 @@
-//! Partitions of a queue with a map: which calls they accept, and what a refused call leaves.
+//! Which calls the partitions of a queue with a map accept, and that a refused call changes
+//! nothing.
 
 use anyhow::{Context, Result, ensure};
 
@@ -11,7 +12,7 @@ use crate::vectors::{plausible, seed};
 /// The map of the queue in these tests: a home and one other partition, with epoch 7.
 const MAP: &str = "7|- 17|- 17";
 
-/// The verbs whose calls carry the epoch of the caller's map. Of requeue, the form with ids does.
+/// The verbs whose calls carry the epoch of the caller's map. A requeue does so if it names ids.
 const FENCED: [&str; 8] = [
     "ack_push",
     "cancel",
@@ -69,7 +70,7 @@ fn calls(tag: &str, now: &str) -> Vec<(&'static str, Vec<Text>, Vec<Text>)> {
 }
 
 #[test]
-fn a_call_with_the_partitions_epoch_is_served() -> Result<()> {
+fn a_call_with_the_epoch_of_the_partition_is_served() -> Result<()> {
     for tag in ["-", "17"] {
         for (verb, keys, argv) in calls(tag, &at(7)) {
             let mut queue = partitioned()?;
@@ -104,7 +105,7 @@ fn a_call_with_a_newer_epoch_is_refused() -> Result<()> {
 }
 
 #[test]
-fn the_error_names_both_epochs_and_what_to_do() -> Result<()> {
+fn the_error_names_both_epochs_and_the_remedy() -> Result<()> {
     let mut queue = partitioned()?;
     for (epoch, texts) in [
         (6, ["has epoch 7", "has epoch 6", "read the map"]),
@@ -125,9 +126,9 @@ fn a_home_without_a_map_refuses_an_epoch() -> Result<()> {
     refused(&mut queue, "REMAPPED", calls("-", "m7"))
 }
 
-/// A queue that is back at one partition keeps the epoch for `remap` alone.
+/// A queue that is back at one partition keeps the epoch of its last map, but only for `remap`.
 #[test]
-fn the_epoch_of_a_former_map_is_no_fence() -> Result<()> {
+fn the_epoch_of_a_former_map_does_not_refuse_calls() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.ok("remap", T0, words!["forward", MAP])?;
     queue.ok("remap", T0, words!["close", 7, "8|-|-"])?;
@@ -136,7 +137,7 @@ fn the_epoch_of_a_former_map_is_no_fence() -> Result<()> {
 }
 
 #[test]
-fn only_remap_creates_a_partition_beside_the_home() -> Result<()> {
+fn only_remap_creates_a_partition_other_than_the_home() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.enter("17")?;
     for now in [T0.to_string(), at(7), "m7".into()] {
@@ -147,7 +148,7 @@ fn only_remap_creates_a_partition_beside_the_home() -> Result<()> {
         (verb, keys_of(&partition("17")), argv)
     });
     refused(&mut queue, "BEHIND", creating.to_vec())?;
-    // All others answer as for a queue that does not exist.
+    // All other verbs answer as they do for a queue that does not exist.
     let before = queue.contents()?;
     for (verb, _) in SCRIPTS {
         let refuses =
@@ -161,9 +162,9 @@ fn only_remap_creates_a_partition_beside_the_home() -> Result<()> {
     Ok(())
 }
 
-/// A partition beside the home that a release without maps has made.
+/// The partition was created by a release that knows no maps.
 #[test]
-fn a_partition_of_layout_1_beside_the_home_is_behind() -> Result<()> {
+fn a_partition_of_layout_1_refuses_calls_as_behind() -> Result<()> {
     let mut queue = partitioned()?;
     queue.command(words!["HSET", "dueq:{q/17}:meta", "layout", 1])?;
     for now in [T0.to_string(), at(7)] {
@@ -176,9 +177,9 @@ fn a_partition_of_layout_1_beside_the_home_is_behind() -> Result<()> {
     Ok(())
 }
 
-/// Where a message is, it stays: its consumers need no map.
+/// A message stays in its partition, so its consumers need no map.
 #[test]
-fn consumers_and_whole_queue_verbs_carry_no_epoch() -> Result<()> {
+fn calls_of_consumers_and_on_whole_queues_carry_no_epoch() -> Result<()> {
     for tag in ["-", "17"] {
         for (verb, _) in SCRIPTS.iter().filter(|(verb, _)| !FENCED.contains(verb)) {
             let mut queue = partitioned()?;
@@ -214,7 +215,7 @@ fn a_malformed_epoch_or_clock_is_refused() -> Result<()> {
     for now in ["m7 ", "m7x", "m7  1", "m7 soon", "m7 -1", "m7 m7"] {
         refused(&mut queue, "BADNOW", calls("-", now))?;
     }
-    // Without the field test, the server's clock is the only one.
+    // Without the field `test`, only the server's own clock is accepted.
     queue.command(words!["HDEL", "dueq:{q}:meta", "test"])?;
     refused(&mut queue, "BADNOW", calls("-", &at(7)))?;
     let reply = queue.call("get", "m7", words!["s"])?;
@@ -226,7 +227,7 @@ fn a_malformed_epoch_or_clock_is_refused() -> Result<()> {
 }
 
 #[test]
-fn an_unreadable_epoch_is_found_and_a_forward_mends_it() -> Result<()> {
+fn an_unreadable_epoch_is_found_and_a_forward_repairs_it() -> Result<()> {
     for nonsense in ["", "x", "-7", "1e9"] {
         let mut queue = partitioned()?;
         queue.command(words!["HSET", "dueq:{q}:meta", "epoch", nonsense])?;
@@ -243,7 +244,7 @@ fn an_unreadable_epoch_is_found_and_a_forward_mends_it() -> Result<()> {
 }
 
 #[test]
-fn verify_creates_no_partition_beside_the_home() -> Result<()> {
+fn verify_creates_no_partition_other_than_the_home() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.enter("17")?;
     queue.command(words!["ZADD", "dueq:{q/17}:scheduled", T0, "a"])?;

@@ -34,7 +34,7 @@ fn configure_gives_a_queue_layout_3() -> Result<()> {
 }
 
 #[test]
-fn configure_takes_no_other_layout() -> Result<()> {
+fn configure_refuses_other_layouts() -> Result<()> {
     for start in [Queue::start()?, layout_3()?] {
         let mut queue = start;
         let before = queue.contents()?;
@@ -88,7 +88,7 @@ fn remap_keeps_layout_3() -> Result<()> {
 }
 
 #[test]
-fn a_queue_with_a_map_gets_layout_3_and_keeps_its_fence() -> Result<()> {
+fn a_queue_with_a_map_gets_layout_3_and_keeps_its_epoch() -> Result<()> {
     for tag in ["-", "17"] {
         let mut queue = Queue::start()?;
         queue.enter(tag)?;

@@ -1,4 +1,4 @@
-//! Changes of the map of a partition.
+//! Changes of the map that a partition stores.
 
 use anyhow::{Result, ensure};
 use dueq::admin::AclRole;
@@ -9,7 +9,7 @@ use crate::reply::{Header, Reply, Text, words};
 use crate::scripts::verb;
 use crate::vectors::{expect, with_every_state};
 
-/// The home of an empty queue without a map.
+/// The home of an empty queue that has no map.
 fn queue() -> Result<Queue> {
     let mut queue = Queue::start()?;
     queue.ok("configure", T0, words!["max_attempts", 3])?;
@@ -20,7 +20,7 @@ fn remap(queue: &mut Queue, now: u64, arguments: Vec<Text>) -> Result<String> {
     queue.ok("remap", now, arguments)?.part(1)?.text()
 }
 
-/// Checks that a remap gets this result and changes nothing, as a script and as a function.
+/// Checks that a remap, as a script and as a function, returns this result and changes nothing.
 fn unchanged(queue: &mut Queue, now: u64, arguments: Vec<Text>, result: &str) -> Result<()> {
     let before = queue.contents()?;
     for calls in [Calls::Fcall, Calls::Evalsha] {
@@ -53,7 +53,7 @@ fn a_change_writes_layout_epoch_and_map() -> Result<()> {
 }
 
 #[test]
-fn each_form_creates_an_absent_partition() -> Result<()> {
+fn each_form_of_remap_creates_an_absent_partition() -> Result<()> {
     for (tag, arguments) in [
         ("-", words!["change", 0, "7|-|- 17"]),
         ("-", words!["close", 0, "7|- 17|- 17"]),
@@ -81,7 +81,7 @@ fn each_form_creates_an_absent_partition() -> Result<()> {
 }
 
 #[test]
-fn the_same_remap_again_is_done_and_changes_nothing() -> Result<()> {
+fn a_repeated_remap_returns_done_and_changes_nothing() -> Result<()> {
     for map in ["7|-|- 17", "7|-|-", "7|- 17|"] {
         for form in ["change", "close"] {
             let mut queue = queue()?;
@@ -95,7 +95,7 @@ fn the_same_remap_again_is_done_and_changes_nothing() -> Result<()> {
 }
 
 #[test]
-fn another_epoch_than_the_expected_one_refuses_a_change() -> Result<()> {
+fn a_change_with_an_unexpected_epoch_is_refused() -> Result<()> {
     let mut queue = queue()?;
     for form in ["change", "close"] {
         unchanged(&mut queue, T0, words![form, 6, "7|-|- 17"], "EPOCH 0")?;
@@ -110,10 +110,10 @@ fn another_epoch_than_the_expected_one_refuses_a_change() -> Result<()> {
                 "EPOCH 7",
             )?;
         }
-        // The same epoch with another map is no repetition.
+        // The same epoch with another map is not a repetition.
         unchanged(&mut queue, T0, words![form, 0, "7|-|- 18"], "EPOCH 7")?;
     }
-    // Without a map, a queue keeps the epoch of its last one.
+    // A queue without a map keeps the epoch of its last map.
     ensure!(remap(&mut queue, T0, words!["close", 7, "9|-|-"])? == "DONE");
     unchanged(&mut queue, T0, words!["change", 0, "10|-|- 17"], "EPOCH 9")?;
     ensure!(remap(&mut queue, T0, words!["change", 9, "10|-|- 17"])? == "DONE");
@@ -146,9 +146,9 @@ fn a_message_in_any_state_refuses_a_change() -> Result<()> {
     Ok(())
 }
 
-/// A push that is repeated after the change could otherwise create its message a second time.
+/// Otherwise a push that is repeated after the change could store its message a second time.
 #[test]
-fn a_change_waits_for_what_the_partition_remembers() -> Result<()> {
+fn a_change_is_refused_while_the_partition_remembers_calls() -> Result<()> {
     let change = || words!["change", 0, "7|-|- 17"];
     let mut queue = queue()?;
     queue.items("push", T0, words![attempt(T0, 1), "a", T0, "payload", ""])?;
@@ -167,18 +167,18 @@ fn a_change_waits_for_what_the_partition_remembers() -> Result<()> {
     Ok(())
 }
 
-/// A memory of the future is none: the clock went back.
+/// An entry that ends too far ahead was stored before the clock went back, and does not count.
 #[test]
-fn a_memory_beyond_12_s_holds_up_no_change() -> Result<()> {
+fn a_memory_entry_beyond_12_s_refuses_no_change() -> Result<()> {
     let mut queue = queue()?;
     queue.command(words!["ZADD", "dueq:{q}:recent", T0 + 12_002, "far"])?;
     ensure!(remap(&mut queue, T0, words!["change", 0, "7|-|- 17"])? == "DONE");
     Ok(())
 }
 
-/// Only `get` reads how messages with a window ended, for up to twice the window.
+/// How messages with a window ended is stored for up to twice the window, but only `get` reads it.
 #[test]
-fn a_change_does_not_wait_for_how_messages_ended() -> Result<()> {
+fn remembered_outcomes_refuse_no_change() -> Result<()> {
     let change = || words!["change", 0, "7|-|- 17"];
     let outcome = |number: u64| [(T0 + 20 + number).into(), format!("\u{6}V{number}").into()];
     let mut queue = queue()?;
@@ -187,7 +187,8 @@ fn a_change_does_not_wait_for_how_messages_ended() -> Result<()> {
     queue.command(words!["ZADD", "dueq:{q}:recent", T0 + 500, "cancelled"])?;
     unchanged(&mut queue, T0, change(), "REMEMBERS 500")?;
     ensure!(remap(&mut queue, T0 + 500, change())? == "DONE");
-    // Of more than 10,000 names it does not look at the others, and waits for them.
+    // With more than 10,000 names the script does not examine the others, and assumes that they are
+    // calls.
     let mut queue = self::queue()?;
     for some in names(10_001).chunks(2_000) {
         queue.command([words!["ZADD", "dueq:{q}:recent"], some.to_vec()].concat())?;
@@ -197,9 +198,9 @@ fn a_change_does_not_wait_for_how_messages_ended() -> Result<()> {
     Ok(())
 }
 
-/// A window that ends beyond 30 days is from before the clock went back.
+/// A window that ends beyond 30 days was stored before the clock went back.
 #[test]
-fn a_window_of_the_future_holds_up_no_change() -> Result<()> {
+fn a_window_too_far_ahead_refuses_no_change() -> Result<()> {
     let (change, day) = (|| words!["change", 0, "7|-|- 17"], 86_400 * SECOND);
     for (set_back, result) in [(1, "REMEMBERS"), (365, "DONE")] {
         let mut queue = queue()?;
@@ -214,7 +215,7 @@ fn a_window_of_the_future_holds_up_no_change() -> Result<()> {
 }
 
 #[test]
-fn a_close_needs_no_empty_partition() -> Result<()> {
+fn a_close_is_allowed_on_a_partition_with_messages() -> Result<()> {
     let mut queue = with_every_state()?;
     let before = queue.state()?;
     ensure!(remap(&mut queue, T0, words!["close", 0, "7|-|"])? == "DONE");
@@ -228,7 +229,7 @@ fn a_close_needs_no_empty_partition() -> Result<()> {
 }
 
 #[test]
-fn a_forward_takes_a_newer_map_only() -> Result<()> {
+fn a_forward_is_accepted_with_a_newer_map_only() -> Result<()> {
     let mut queue = with_every_state()?;
     ensure!(remap(&mut queue, T0, words!["forward", "7|-|- 17"])? == "DONE");
     let map = |queue: &mut Queue| {
@@ -246,7 +247,7 @@ fn a_forward_takes_a_newer_map_only() -> Result<()> {
 }
 
 #[test]
-fn a_map_of_one_partition_is_layout_1_without_a_map() -> Result<()> {
+fn a_map_of_one_partition_becomes_layout_1_without_a_map() -> Result<()> {
     for arguments in [
         words!["change", 7, "8|-|-"],
         words!["close", 7, "8|-|-"],
@@ -295,7 +296,8 @@ fn a_map_of_256_partitions_is_stored() -> Result<()> {
     Ok(())
 }
 
-/// Every role may bring a partition forward that exists: a client does so after BEHIND.
+/// Every role may do this for an existing partition, because any client does so after the error
+/// BEHIND.
 #[test]
 fn every_role_may_bring_an_existing_partition_forward() -> Result<()> {
     for role in [AclRole::Producer, AclRole::Consumer, AclRole::Operator] {
@@ -337,10 +339,10 @@ fn every_role_may_bring_an_existing_partition_forward() -> Result<()> {
 }
 
 #[test]
-fn a_remove_deletes_an_empty_partition_of_this_epoch() -> Result<()> {
+fn a_remove_deletes_an_empty_partition_with_this_epoch() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.enter("17")?;
-    // A partition that does not exist is removed already.
+    // A partition that does not exist counts as removed.
     unchanged(&mut queue, T0, words!["remove", 7], "DONE")?;
     ensure!(remap(&mut queue, T0, words!["forward", "7|- 17|-"])? == "DONE");
     for other in [0, 6, 8] {

@@ -1,4 +1,5 @@
-//! `max_wait` of upsert: pushes cannot postpone a message for ever. `revive` replaces a dead one.
+//! The option `max_wait` of upsert, which limits how far pushes can postpone a message, and
+//! `revive`, which replaces a dead message.
 
 use anyhow::{Result, ensure};
 
@@ -8,7 +9,7 @@ use crate::state::State;
 
 const MODES: [&str; 3] = ["reschedule", "replace", "next"];
 
-/// A queue of layout 3, which all values of on_conflict need.
+/// A queue of layout 3, which one value of on_conflict needs.
 pub(crate) fn layout_3() -> Result<Queue> {
     let mut queue = Queue::start()?;
     queue.ok("configure", T0, words!["layout", 3])?;
@@ -20,14 +21,14 @@ fn upsert(queue: &mut Queue, now: u64, due: &str, payload: &str, options: &str) 
     Ok(results[0].clone())
 }
 
-/// The due of the scheduled message `a`, from T0.
+/// The due time of the scheduled message `a`, counted from T0.
 fn due(queue: &mut Queue) -> Result<u64> {
     let score = State::score(&queue.state()?.scheduled, &"a".into());
     Ok(score.map_or(0, |score| score as u64 - T0))
 }
 
 #[test]
-fn later_pushes_move_the_due_to_the_first_push_and_max_wait() -> Result<()> {
+fn later_pushes_postpone_up_to_max_wait_after_the_first() -> Result<()> {
     for mode in MODES {
         let mut queue = layout_3()?;
         let options = format!("on_conflict={mode} max_wait=12000");
@@ -36,7 +37,7 @@ fn later_pushes_move_the_due_to_the_first_push_and_max_wait() -> Result<()> {
             ensure!(upsert(&mut queue, T0 + now * SECOND, "+5000", "1", &options)? == "MOVED");
             ensure!(due(&mut queue)? == wanted * SECOND, "{mode} at {now} s");
         }
-        // Neither a larger max_wait nor a push without one postpones the end.
+        // Neither a larger max_wait nor a push without one postpones the limit.
         for more in ["max_wait=900000", ""] {
             let options = format!("on_conflict={mode} {more}");
             ensure!(upsert(&mut queue, T0, "+600000", "2", &options)? == "MOVED");
@@ -45,7 +46,7 @@ fn later_pushes_move_the_due_to_the_first_push_and_max_wait() -> Result<()> {
         let attrs = queue.state()?.attrs.get(&"a".into()).cloned();
         let words = format!("0 0 - due_by={}\n", T0 + 12 * SECOND);
         ensure!(attrs == Some(words.into()), "{mode}: {attrs:?}");
-        // The run ends the debounce: the next push begins another one.
+        // The run ends the debounce, and the next push begins another one.
         ensure!(queue.take(T0 + 12 * SECOND, 1, &token('a'))? == ["a"]);
         queue.ok("ack", T0 + 12 * SECOND, words![token('a'), 1, "a"])?;
         ensure!(upsert(&mut queue, T0 + 13 * SECOND, "+12000", "3", &options)? == "CREATED");
@@ -78,7 +79,7 @@ fn a_delay_beyond_max_wait_is_invalid() -> Result<()> {
 }
 
 #[test]
-fn a_failed_run_ends_the_debounce() -> Result<()> {
+fn a_failed_run_of_the_handler_ends_the_debounce() -> Result<()> {
     for mode in MODES {
         let mut queue = layout_3()?;
         let options = format!("on_conflict={mode} max_wait=1000");
@@ -86,7 +87,7 @@ fn a_failed_run_ends_the_debounce() -> Result<()> {
         ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
         let later = T0 + 20 * SECOND;
         queue.ok("retry", T0, words!["a", token('a'), 60 * SECOND, "why"])?;
-        // The end of the debounce has passed: it must not make the message due at once.
+        // The limit of the first debounce has passed. It must not make the message due at once.
         ensure!(upsert(&mut queue, later, "+1000", "1", &options)? == "MOVED");
         ensure!(
             due(&mut queue)? == 21 * SECOND,
@@ -96,7 +97,7 @@ fn a_failed_run_ends_the_debounce() -> Result<()> {
         if mode == "reschedule" {
             continue;
         }
-        // A replacement has not run: it begins another debounce.
+        // A replaced message has not run, so this push begins another debounce.
         ensure!(upsert(&mut queue, later + 500, "+1000", "1", &options)? == "MOVED");
         ensure!(
             due(&mut queue)? == 21 * SECOND,
@@ -108,7 +109,7 @@ fn a_failed_run_ends_the_debounce() -> Result<()> {
 }
 
 #[test]
-fn two_items_of_a_call_debounce_like_two_calls() -> Result<()> {
+fn two_items_of_one_call_debounce_like_two_calls() -> Result<()> {
     let both = |mode: &str, waits: [&str; 2], dues: [u64; 2]| -> Vec<Vec<Text>> {
         let item = |i: usize| {
             let options = format!("on_conflict={mode} {}", waits[i]);
@@ -158,7 +159,7 @@ fn two_items_of_a_call_debounce_like_two_calls() -> Result<()> {
 }
 
 #[test]
-fn revive_with_a_passed_expiry_is_invalid() -> Result<()> {
+fn a_revive_with_a_passed_expiry_is_invalid() -> Result<()> {
     for mode in ["replace", "next"] {
         let mut queue = layout_3()?;
         queue.push(T0, "a", T0, "old")?;
@@ -172,7 +173,7 @@ fn revive_with_a_passed_expiry_is_invalid() -> Result<()> {
 }
 
 #[test]
-fn a_repeated_revive_does_not_run_a_message_twice() -> Result<()> {
+fn a_repeated_revive_does_not_run_its_message_twice() -> Result<()> {
     for mode in ["replace", "next"] {
         let mut queue = layout_3()?;
         queue.push(T0, "a", T0, "old")?;

@@ -1,4 +1,4 @@
-//! Messages that expire.
+//! Messages with an expiry.
 
 use anyhow::{Result, ensure};
 
@@ -16,7 +16,7 @@ fn claimed(queue: &mut Queue, now: u64, count: u64, token: &Text) -> Result<Vec<
         .granted()
 }
 
-/// The value of a field that `get` shows; empty if the message is absent.
+/// The value of a field in the reply to `get`; empty if the message is absent.
 fn shown(queue: &mut Queue, now: u64, id: &str, name: &str) -> Result<String> {
     let reply = queue.ok("get", now, words![id])?;
     let pairs = reply.part(1)?.list()?;
@@ -33,7 +33,7 @@ fn counter(queue: &mut Queue, name: &str) -> Result<String> {
 }
 
 #[test]
-fn a_retry_beyond_the_expiry_ends_the_message_at_once() -> Result<()> {
+fn a_retry_beyond_the_expiry_makes_the_message_dead() -> Result<()> {
     let cases = [
         ("expires=+100", 100, "SCHEDULED", "scheduled"),
         ("expires=+100", 101, "DEAD", "dead"),
@@ -60,7 +60,7 @@ fn a_retry_beyond_the_expiry_ends_the_message_at_once() -> Result<()> {
 }
 
 #[test]
-fn a_thousand_expired_messages_delay_a_live_one_by_few_calls() -> Result<()> {
+fn a_thousand_expired_messages_cost_few_extra_claims() -> Result<()> {
     for (promoted, count) in [(false, 1), (true, 1), (false, 500), (true, 500)] {
         let mut queue = Queue::start()?;
         let items = |from: u64| {
@@ -94,9 +94,9 @@ fn a_thousand_expired_messages_delay_a_live_one_by_few_calls() -> Result<()> {
     Ok(())
 }
 
-/// A claim reads more candidates than it may grant, only if one of them may have expired.
+/// A claim reads more candidates than it may grant only if one of them may have expired.
 #[test]
-fn a_claim_grants_no_more_than_asked_once_nothing_expires() -> Result<()> {
+fn a_claim_with_live_messages_grants_no_more_than_asked() -> Result<()> {
     let mut queue = Queue::start()?;
     push(&mut queue, T0, "old", T0, "expires=+9")?;
     ensure!(claimed(&mut queue, T0, 1, &token('a'))? == ["old"]);
@@ -108,7 +108,7 @@ fn a_claim_grants_no_more_than_asked_once_nothing_expires() -> Result<()> {
     Ok(())
 }
 
-/// A repetition comes later than its first try: the expiry may have passed meanwhile.
+/// A repetition comes later than its first try, so the expiry may have passed meanwhile.
 #[test]
 fn a_repeated_push_is_not_refused_for_its_expiry() -> Result<()> {
     let options = format!("expires={}", T0 + 1_000);
@@ -124,7 +124,7 @@ fn a_repeated_push_is_not_refused_for_its_expiry() -> Result<()> {
 }
 
 #[test]
-fn options_that_cannot_be_kept_are_refused() -> Result<()> {
+fn invalid_expiry_and_cost_options_are_refused() -> Result<()> {
     let mut queue = Queue::start()?;
     let past = format!("expires={T0}");
     let before_due = format!("expires={}", T0 + 99);
@@ -167,7 +167,7 @@ fn options_that_cannot_be_kept_are_refused() -> Result<()> {
 }
 
 #[test]
-fn a_wrong_type_stops_a_claim_of_expired_messages_in_time() -> Result<()> {
+fn a_wrong_type_stops_a_claim_before_it_expires_messages() -> Result<()> {
     for key in ["dead", "messages"] {
         let mut queue = Queue::start()?;
         push(&mut queue, T0, "a", T0, "expires=+1")?;

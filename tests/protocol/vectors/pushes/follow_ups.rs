@@ -1,4 +1,4 @@
-//! `ack_push`: an ack and the messages that follow it, all or nothing.
+//! `ack_push`: an ack together with follow-ups, all or nothing.
 
 use anyhow::{Result, ensure};
 
@@ -11,7 +11,7 @@ fn delivery(token: &Text, id: &str) -> Text {
     Text([&token.0[..], id.as_bytes()].concat())
 }
 
-/// The result of the delivery and those of the messages.
+/// The result of the delivery, and the results of the follow-ups.
 fn ack_push(
     queue: &mut Queue,
     now: u64,
@@ -24,7 +24,7 @@ fn ack_push(
     Ok((reply.part(1)?.text()?, results.collect::<Result<_>>()?))
 }
 
-/// A queue in which `a` is leased under the token `a`.
+/// A queue in which a claim with the token `a` has leased `a`.
 fn leased() -> Result<Queue> {
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0, "parent")?;
@@ -37,7 +37,7 @@ fn child(id: &str) -> Vec<Text> {
 }
 
 #[test]
-fn one_refused_message_leaves_the_delivery_leased() -> Result<()> {
+fn one_refused_follow_up_leaves_the_delivery_leased() -> Result<()> {
     let long = "x".repeat(1_048_577);
     let id_201 = "x".repeat(201);
     let refused: [(&str, Vec<Text>); 8] = [
@@ -77,7 +77,7 @@ fn one_refused_message_leaves_the_delivery_leased() -> Result<()> {
 }
 
 #[test]
-fn a_next_message_takes_the_room_of_its_delivery() -> Result<()> {
+fn a_next_message_takes_the_place_of_its_delivery() -> Result<()> {
     let mut queue = layout_3()?;
     queue.ok("configure", T0, words!["max_messages", 1])?;
     queue.push(T0, "a", T0, "parent")?;
@@ -96,7 +96,7 @@ fn a_next_message_takes_the_room_of_its_delivery() -> Result<()> {
 }
 
 #[test]
-fn a_message_that_exists_or_is_remembered_refuses_nothing() -> Result<()> {
+fn an_existing_or_remembered_follow_up_refuses_nothing() -> Result<()> {
     let mut queue = leased()?;
     queue.push(T0, "s", T0 + HOUR, "other")?;
     queue.ok("push", T0, words!["", "w", T0, "", "window=60000"])?;
@@ -119,7 +119,7 @@ fn a_message_that_exists_or_is_remembered_refuses_nothing() -> Result<()> {
 }
 
 #[test]
-fn a_call_takes_1_to_100_messages() -> Result<()> {
+fn a_call_accepts_1_to_100_follow_ups() -> Result<()> {
     for (number, fits) in [(0, false), (1, true), (100, true), (101, false)] {
         let mut queue = leased()?;
         let before = queue.contents()?;
@@ -150,7 +150,7 @@ fn a_call_takes_1_to_100_messages() -> Result<()> {
 }
 
 #[test]
-fn a_full_server_refuses_and_leaves_the_delivery_leased() -> Result<()> {
+fn a_full_server_refuses_and_the_delivery_stays_leased() -> Result<()> {
     let mut queue = leased()?;
     let before = queue.contents()?;
     queue.command(words!["CONFIG", "SET", "maxmemory", 1])?;
@@ -163,7 +163,7 @@ fn a_full_server_refuses_and_leaves_the_delivery_leased() -> Result<()> {
 }
 
 #[test]
-fn a_queue_that_does_not_exist_has_no_delivery() -> Result<()> {
+fn an_ack_push_in_an_absent_queue_returns_gone() -> Result<()> {
     let mut queue = Queue::start()?;
     let before = queue.contents()?;
     let (result, _) = ack_push(&mut queue, T0, &token('a'), child("b"))?;
@@ -171,9 +171,9 @@ fn a_queue_that_does_not_exist_has_no_delivery() -> Result<()> {
     Ok(())
 }
 
-/// A client with a stale token must not believe that it still has the delivery.
+/// Otherwise a client with a stale token could believe that it still has the delivery.
 #[test]
-fn a_stale_token_is_judged_before_the_messages() -> Result<()> {
+fn a_stale_token_is_reported_before_invalid_follow_ups() -> Result<()> {
     let mut queue = leased()?;
     queue.ok("configure", T0, words!["max_messages", 1])?;
     let full = [child("b"), child("c")].concat();
@@ -182,7 +182,7 @@ fn a_stale_token_is_judged_before_the_messages() -> Result<()> {
         ensure!(result == "LOST" && results.is_empty(), "{result}");
         ensure!(ack_push(&mut queue, T0, &token('a'), children)?.0 == "REFUSED");
     }
-    // Another message fills the queue after the ack: a repetition is still GONE.
+    // Another message fills the queue after the ack. A repetition still returns GONE.
     ensure!(ack_push(&mut queue, T0, &token('a'), child("b"))?.0 == "OK");
     queue.ok("cancel", T0, words!["", "b"])?;
     ensure!(queue.push(T0, "other", T0, "")? == "CREATED");

@@ -1,4 +1,5 @@
-//! `on_conflict=next`: a push during a delivery is kept, and is the message when the delivery ends.
+//! `on_conflict=next`: the queue keeps a message pushed during a delivery, and the message takes
+//! over when the delivery ends.
 
 use anyhow::{Result, ensure};
 
@@ -9,7 +10,7 @@ use crate::vectors::pushes::debounce::layout_3;
 
 pub(crate) const NEXT: &str = "on_conflict=next";
 
-/// A queue in which `a` is leased under the token `a`.
+/// A queue in which a claim with the token `a` has leased `a`.
 pub(crate) fn leased() -> Result<Queue> {
     let mut queue = layout_3()?;
     queue.push(T0, "a", T0, "first")?;
@@ -26,7 +27,7 @@ fn payload(queue: &mut Queue) -> Result<Option<Text>> {
     Ok(queue.state()?.messages.get(&"a".into()).cloned())
 }
 
-/// Claims `a` and acks it. Returns its payload, or None if nothing is due.
+/// Claims `a` and acks it. Returns its payload; `None` if nothing is due.
 pub(crate) fn run(queue: &mut Queue, now: u64) -> Result<Option<Text>> {
     let token = queue.new_token();
     if queue.take(now, 1, &token)?.is_empty() {
@@ -37,7 +38,8 @@ pub(crate) fn run(queue: &mut Queue, now: u64) -> Result<Option<Text>> {
     Ok(payload)
 }
 
-/// No other message of the queue has an expiry: the next message alone makes claims look for it.
+/// No other message of the queue has an expiry, so only the next message makes claims check
+/// expiries.
 #[test]
 fn a_next_message_is_not_granted_after_its_expiry() -> Result<()> {
     let mut queue = leased()?;
@@ -51,7 +53,7 @@ fn a_next_message_is_not_granted_after_its_expiry() -> Result<()> {
 }
 
 #[test]
-fn a_refused_next_push_is_refused_again() -> Result<()> {
+fn a_refused_push_of_a_next_message_is_refused_again() -> Result<()> {
     let mut queue = leased()?;
     let options = format!("{NEXT} expires={}", T0 - 1);
     let key = crate::queue::attempt(T0, 1);
@@ -64,7 +66,7 @@ fn a_refused_next_push_is_refused_again() -> Result<()> {
 }
 
 #[test]
-fn a_next_message_needs_layout_3() -> Result<()> {
+fn a_next_message_is_refused_below_layout_3() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0, "first")?;
     ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
@@ -79,8 +81,8 @@ fn a_next_message_needs_layout_3() -> Result<()> {
 }
 
 #[test]
-fn audit_starts_a_next_message_without_a_delivery() -> Result<()> {
-    // The delivery was taken away by hand; the message is nowhere, or in another state.
+fn audit_replaces_a_lost_delivery_by_its_next_message() -> Result<()> {
+    // The delivery was removed by hand. Its message is nowhere, or in another state.
     for place in ["nowhere", "scheduled", "dead"] {
         let mut queue = leased()?;
         push(&mut queue, T0, "", "second")?;
@@ -113,7 +115,7 @@ fn audit_starts_a_next_message_without_a_delivery() -> Result<()> {
 }
 
 #[test]
-fn an_unreadable_next_message_stops_no_settlement() -> Result<()> {
+fn an_unreadable_next_message_does_not_stop_a_settlement() -> Result<()> {
     for garbage in ["", "garbage", "1 ", "x \npayload"] {
         let mut queue = leased()?;
         queue.command(words!["HSET", "dueq:{q}:attrs", "\u{3}a", garbage])?;
@@ -152,7 +154,8 @@ fn a_next_message_may_have_the_largest_payload() -> Result<()> {
     Ok(())
 }
 
-/// A retry or snooze beyond the expiry of the first message would end that one.
+/// By its own expiry, the first message would die at this retry or snooze. Its next message takes
+/// over instead.
 #[test]
 fn an_expired_delivery_starts_its_next_message() -> Result<()> {
     for word in ["dead", "drop"] {

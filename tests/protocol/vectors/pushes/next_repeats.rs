@@ -1,4 +1,5 @@
-//! Repeated pushes with `on_conflict=next`: whatever becomes of the messages, one more run follows.
+//! Repeated pushes with `on_conflict=next`: whatever happens to the messages, exactly one more run
+//! follows.
 
 use anyhow::{Result, ensure};
 
@@ -7,10 +8,9 @@ use crate::reply::words;
 use crate::vectors::pushes::debounce::layout_3;
 use crate::vectors::pushes::next::{NEXT, leased, push, run};
 
-/// The reply to a push is lost, and the same call comes again at every point of the life of the
-/// messages.
+/// The reply to the push is lost. The call is repeated at every stage of the life of the messages.
 #[test]
-fn a_repeated_next_push_runs_once() -> Result<()> {
+fn a_repeated_push_of_a_next_message_causes_one_run() -> Result<()> {
     type Life = fn(&mut Queue) -> Result<()>;
     fn settle(queue: &mut Queue) -> Result<()> {
         queue.ok("ack", T0 + 1, words![token('a'), 1, "a"])?;
@@ -82,10 +82,10 @@ fn a_repeated_next_push_runs_once() -> Result<()> {
     Ok(())
 }
 
-/// The first try of the push created, or replaced, a message that waited; a node claims it before
+/// The first try created or replaced a waiting message, and a node has claimed that message before
 /// the repetition.
 #[test]
-fn a_repeated_push_of_a_claimed_message_is_not_kept() -> Result<()> {
+fn a_repeated_push_of_a_claimed_message_keeps_no_next_one() -> Result<()> {
     for waits in [true, false] {
         for due in ["+10", "+3600000"] {
             let mut queue = layout_3()?;
@@ -109,7 +109,7 @@ fn a_repeated_push_of_a_claimed_message_is_not_kept() -> Result<()> {
 }
 
 #[test]
-fn a_next_push_that_met_a_dead_message_counts_after_a_requeue() -> Result<()> {
+fn a_next_push_refused_for_a_dead_message_can_be_repeated() -> Result<()> {
     let mut queue = leased()?;
     queue.ok("bury", T0, words!["a", token('a'), "why"])?;
     let key = attempt(T0, 1);
@@ -121,7 +121,7 @@ fn a_next_push_that_met_a_dead_message_counts_after_a_requeue() -> Result<()> {
 }
 
 #[test]
-fn a_repeated_next_push_replaces_no_later_push() -> Result<()> {
+fn a_repeated_push_does_not_replace_a_later_next_message() -> Result<()> {
     for promoted in [false, true] {
         let mut queue = leased()?;
         let key = attempt(T0, 1);

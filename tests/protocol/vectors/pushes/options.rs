@@ -1,4 +1,4 @@
-//! Pushes: the first one, options, a full queue and bad items.
+//! Options of pushes.
 
 use anyhow::{Result, ensure};
 
@@ -88,7 +88,7 @@ fn trace_parent_is_stored_and_a_malformed_one_refused() -> Result<()> {
 }
 
 #[test]
-fn push_and_upsert_refuse_each_others_on_conflict() -> Result<()> {
+fn push_and_upsert_refuse_each_others_values_of_on_conflict() -> Result<()> {
     let mut queue = with_every_state()?;
     let before = queue.contents()?;
     for (verb, options, other) in [

@@ -1,11 +1,12 @@
-//! What `get` says of an id whose message has ended.
+//! The reply of `get` about an id whose message has ended.
 
 use anyhow::{Result, ensure};
 
 use crate::queue::{DAY, HOUR, Queue, SECOND, T0, token};
 use crate::reply::words;
 
-/// How the message `a` ended, when, and until when its window lasts; None if nothing is remembered.
+/// How the message `a` ended, when, and until when its window lasts; `None` if nothing is
+/// remembered.
 fn outcome(queue: &mut Queue, now: u64) -> Result<Option<(String, i64, i64)>> {
     let reply = queue.ok("get", now, words!["a"])?;
     ensure!(reply.part(1)?.list()?.is_empty(), "it is there: {reply:?}");
@@ -37,8 +38,8 @@ fn run(queue: &mut Queue, now: u64) -> Result<()> {
 }
 
 #[test]
-fn an_acked_message_with_a_window_is_finished() -> Result<()> {
-    // From 1 ms to the longest window, on both sides of a power of two.
+fn get_returns_finished_for_an_acked_message_with_a_window() -> Result<()> {
+    // Windows from 1 ms to the longest, including both sides of a power of two.
     for window in [
         1,
         2,
@@ -62,7 +63,7 @@ fn an_acked_message_with_a_window_is_finished() -> Result<()> {
 }
 
 #[test]
-fn without_a_window_nothing_is_remembered_of_an_ack() -> Result<()> {
+fn get_returns_nothing_for_an_acked_message_without_window() -> Result<()> {
     let mut queue = Queue::start()?;
     push(&mut queue, T0, "max_attempts=3")?;
     run(&mut queue, T0)?;
@@ -71,7 +72,7 @@ fn without_a_window_nothing_is_remembered_of_an_ack() -> Result<()> {
 }
 
 #[test]
-fn outcome_of_a_cancelled_message_is_readable_for_12_s() -> Result<()> {
+fn get_returns_cancelled_for_12_s_after_a_cancel() -> Result<()> {
     for options in ["", "window=3600000"] {
         let mut queue = Queue::start()?;
         push(&mut queue, T0, options)?;
@@ -84,7 +85,7 @@ fn outcome_of_a_cancelled_message_is_readable_for_12_s() -> Result<()> {
 }
 
 #[test]
-fn a_dropped_message_with_a_window_is_expired() -> Result<()> {
+fn get_returns_expired_for_a_dropped_message_with_a_window() -> Result<()> {
     let mut queue = Queue::start()?;
     push(
         &mut queue,
@@ -97,7 +98,7 @@ fn a_dropped_message_with_a_window_is_expired() -> Result<()> {
 }
 
 #[test]
-fn a_message_that_expires_before_its_next_attempt_is_expired() -> Result<()> {
+fn get_returns_expired_if_a_retry_would_be_too_late() -> Result<()> {
     for (verb, more) in [
         ("retry", words![20_000, "why"]),
         ("snooze", words!["+20000"]),
@@ -117,27 +118,28 @@ fn a_message_that_expires_before_its_next_attempt_is_expired() -> Result<()> {
 }
 
 #[test]
-fn the_latest_end_counts_when_an_id_was_used_again() -> Result<()> {
+fn get_returns_the_latest_end_of_a_reused_id() -> Result<()> {
     let mut queue = Queue::start()?;
     push(&mut queue, T0, "window=3600000")?;
     run(&mut queue, T0 + 1)?;
     push(&mut queue, T0 + 2, "reuse window=1000")?;
     run(&mut queue, T0 + 3)?;
     is(&mut queue, T0 + 4, "finished", T0 + 3, T0 + 1_002)?;
-    // Cancelled, pushed again and finished within 12 s.
+    // Within 12 s the id is cancelled, pushed again and finished.
     push(&mut queue, T0 + 5, "reuse window=1000")?;
     ensure!(queue.items("cancel", T0 + 6, words!["", "a"])? == ["CANCELLED"]);
     is(&mut queue, T0 + 7, "cancelled", T0 + 6, 0)?;
     push(&mut queue, T0 + 8, "window=1000")?;
     run(&mut queue, T0 + 9)?;
     is(&mut queue, T0 + 10, "finished", T0 + 9, T0 + 1_008)?;
-    // A longer window after a short one that still lasts.
+    // A longer window follows a short one that still lasts.
     push(&mut queue, T0 + 11, "reuse window=3600000")?;
     run(&mut queue, T0 + 12)?;
     is(&mut queue, T0 + 13, "finished", T0 + 12, T0 + 11 + HOUR)
 }
 
-/// The payload of `large` fills the reply, so that the claim leaves `small` and the expired message.
+/// The payload of `large` fills the reply, so the claim does not reach `small` and the expired
+/// message.
 #[test]
 fn an_expired_message_has_no_outcome_until_a_claim_takes_it() -> Result<()> {
     let mut queue = Queue::start()?;

@@ -6,7 +6,7 @@ use crate::queue::{HOUR, Queue, T0, token};
 use crate::reply::words;
 
 #[test]
-fn a_cancelled_id_that_was_pushed_again_is_cancelled_no_more() -> Result<()> {
+fn a_cancel_after_the_newer_message_ended_returns_absent() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0 + HOUR, "first")?;
     ensure!(queue.items("cancel", T0, words!["", "a", "a"])? == ["CANCELLED", "CANCELLED"]);
@@ -17,9 +17,9 @@ fn a_cancelled_id_that_was_pushed_again_is_cancelled_no_more() -> Result<()> {
     Ok(())
 }
 
-/// This holds for every fate of the newer message, and for every caller of the first cancel.
+/// This holds whatever happened to the newer message, and for every caller of the first cancel.
 #[test]
-fn a_repeated_cancel_leaves_a_newer_message_alone() -> Result<()> {
+fn a_repeated_cancel_spares_a_newer_message() -> Result<()> {
     type Fate = fn(&mut Queue) -> Result<()>;
     let fates: [(&str, Fate); 4] = [
         ("scheduled", |_| Ok(())),
@@ -57,8 +57,8 @@ fn a_repeated_cancel_leaves_a_newer_message_alone() -> Result<()> {
                 queue.contents()? == before,
                 "{fate}: the repetition changed a key"
             );
-            // A cancel first called after the earlier one means the newer message. So does one
-            // after 12 s.
+            // A cancel whose first try came after the earlier cancel means the newer message. So
+            // does one after 12 s.
             let means = match fate {
                 "leased" => "LEASED",
                 "acked" => "ABSENT",
@@ -125,7 +125,8 @@ fn a_cancel_is_recognised_for_12_s_after_the_last() -> Result<()> {
     Ok(())
 }
 
-/// The score of a cancel is rounded up to half a ms above the whole ms, so a clock that goes back a little finds it.
+/// The score of a cancel is rounded up to half a ms above the whole ms, so it is found even if the
+/// clock goes back a little.
 #[test]
 fn a_cancel_is_recognised_after_the_clock_went_back_1_ms() -> Result<()> {
     let mut queue = Queue::start()?;
@@ -155,7 +156,7 @@ fn a_cancel_is_recognised_in_every_state() -> Result<()> {
     Ok(())
 }
 
-/// What happens to the id after its cancel; the undo names the time of that cancel.
+/// Each case is something that happens to the id after the cancel whose time the undo names.
 #[test]
 fn undo_stores_only_if_nothing_happened_to_the_id_since() -> Result<()> {
     type Since = fn(&mut Queue) -> Result<()>;
@@ -192,7 +193,7 @@ fn undo_stores_only_if_nothing_happened_to_the_id_since() -> Result<()> {
         queue.items("push", T0 + 11, undo)? == ["USED"],
         "two callers, one call"
     );
-    // Who cancels what another caller has cancelled gets no time that undoes that.
+    // A caller that cancels what another caller has cancelled gets no time for an undo.
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0 + HOUR, "first")?;
     for at in [T0 + 10, T0 + 20] {
@@ -203,7 +204,7 @@ fn undo_stores_only_if_nothing_happened_to_the_id_since() -> Result<()> {
         queue.items("push", T0 + 21, undo)? == ["USED"],
         "not its own"
     );
-    // A repetition of the first call is the same cancel.
+    // A repetition of the first cancel is the same cancel, and can be undone.
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0 + HOUR, "first")?;
     for dead in ["".to_owned(), format!("since={}", T0 + 5)] {
@@ -238,7 +239,7 @@ fn undo_stores_only_if_nothing_happened_to_the_id_since() -> Result<()> {
         let answer = queue.items("push", at, words!["", "a", T0 + HOUR, "first", &undo])?;
         ensure!(answer == [expected], "{what}: {answer:?}");
         if expected == "CREATED" {
-            // A second undo finds the message, and once that is cancelled again, another time.
+            // A second undo finds the message. After another cancel, it names an outdated time.
             let answer = queue.items("push", at, words!["", "a", T0 + HOUR, "first", &undo])?;
             ensure!(answer == ["EXISTS scheduled"], "{what}: {answer:?}");
             ensure!(cancel(&mut queue, at + 1)? == ["CANCELLED"]);

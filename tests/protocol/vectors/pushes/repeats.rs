@@ -1,4 +1,4 @@
-//! A client repeats a call whose reply was lost: both have the effect of one.
+//! Repetitions of calls whose reply was lost: both calls together have the effect of one.
 
 use anyhow::{Result, ensure};
 
@@ -7,7 +7,7 @@ use crate::reply::words;
 
 #[test]
 fn a_repeated_push_never_makes_a_second_message() -> Result<()> {
-    // A fate of the message between the first attempt and the next ones.
+    // Something that happens to the message between the first try and the next ones.
     type Fate = fn(&mut Queue) -> Result<()>;
     let ended = format!("FINISHED {}.000", T0 + 1);
     let fates: [(&str, Fate); 6] = [
@@ -66,7 +66,7 @@ fn a_repeated_push_never_makes_a_second_message() -> Result<()> {
                     "{fate}, due {due}, at {at}"
                 );
             }
-            // Another call creates a new message, with or without an attempt.
+            // Another call, with or without an idempotency key, creates a new message.
             if !there {
                 for other in [attempt(T0 + 2, 2), String::new()] {
                     let push = words![other, "a", due, "another", ""];
@@ -82,9 +82,9 @@ fn a_repeated_push_never_makes_a_second_message() -> Result<()> {
     Ok(())
 }
 
-/// Clients count `until` from the earliest time that they know of, so microseconds decide.
+/// Clients count `until` from the earliest possible server time, so microseconds decide.
 #[test]
-fn first_attempt_and_end_are_compared_in_microseconds() -> Result<()> {
+fn the_first_try_and_the_end_are_compared_in_microseconds() -> Result<()> {
     for (end, first, answer) in [
         ("0.500", "0.499", "FINISHED 1700000000000.500"),
         ("0.500", "0.500", "CREATED"),
@@ -136,9 +136,9 @@ fn until_may_be_at_most_12_s_ahead() -> Result<()> {
     Ok(())
 }
 
-/// Otherwise a memory from before a large step of the clock would last as long as the step.
+/// Otherwise an entry from before a large step back of the clock would last as long as the step.
 #[test]
-fn no_memory_lasts_longer_than_12_s_after_the_clock_went_back() -> Result<()> {
+fn no_memory_outlasts_12_s_after_the_clock_went_back() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0 + HOUR, "a", T0 + 2 * HOUR, "")?;
     queue.ok("cancel", T0 + HOUR, words!["", "a"])?;

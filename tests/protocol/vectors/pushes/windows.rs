@@ -1,4 +1,4 @@
-//! A window: for so long after a push its id creates no other message.
+//! Windows: for some time after a push its id creates no other message.
 
 use anyhow::{Result, ensure};
 
@@ -24,7 +24,7 @@ fn finished() -> Result<Queue> {
 }
 
 #[test]
-fn a_window_answers_before_a_passed_expiry() -> Result<()> {
+fn a_window_answers_before_the_expiry_is_checked() -> Result<()> {
     let mut queue = finished()?;
     let options = format!("{WINDOW} expires={}", T0 + SECOND);
     let answer = format!("REMEMBERED {}", T0 + HOUR);
@@ -35,7 +35,7 @@ fn a_window_answers_before_a_passed_expiry() -> Result<()> {
 }
 
 #[test]
-fn an_extended_delivery_keeps_the_flag_of_its_window() -> Result<()> {
+fn an_extended_delivery_keeps_the_mark_of_its_window() -> Result<()> {
     let mut queue = Queue::start()?;
     push(&mut queue, T0, "a", WINDOW)?;
     ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
@@ -50,7 +50,7 @@ fn an_extended_delivery_keeps_the_flag_of_its_window() -> Result<()> {
 }
 
 #[test]
-fn windows_that_are_over_are_forgotten() -> Result<()> {
+fn windows_that_have_ended_are_forgotten() -> Result<()> {
     let mut queue = Queue::start()?;
     let mut most = 0;
     for number in 0..300 {
@@ -65,7 +65,7 @@ fn windows_that_are_over_are_forgotten() -> Result<()> {
 }
 
 #[test]
-fn a_window_of_a_clock_that_went_back_is_no_memory() -> Result<()> {
+fn a_window_from_before_the_clock_went_back_is_ignored() -> Result<()> {
     let mut queue = Queue::start()?;
     let window = format!("window={}", 30 * DAY);
     ensure!(push(&mut queue, T0 + DAY, "a", &window)? == "CREATED");
@@ -77,7 +77,7 @@ fn a_window_of_a_clock_that_went_back_is_no_memory() -> Result<()> {
 }
 
 #[test]
-fn a_change_of_the_map_waits_for_windows() -> Result<()> {
+fn a_change_of_the_map_is_refused_while_windows_last() -> Result<()> {
     let mut queue = finished()?;
     let change = words!["change", 0, "7|-|- 203"];
     let reply = queue.ok("remap", T0 + MINUTE, change.clone())?;
@@ -87,9 +87,9 @@ fn a_change_of_the_map_waits_for_windows() -> Result<()> {
     Ok(())
 }
 
-/// Unreadable fields of meta stop no push, and no write is half done.
+/// Unreadable fields of meta stop no push, and leave no push half done.
 #[test]
-fn garbage_in_meta_stops_no_push_with_a_window() -> Result<()> {
+fn unreadable_fields_in_meta_stop_no_push_with_a_window() -> Result<()> {
     for (field, value) in [
         ("windows_until", "soon"),
         ("windows_until", "99999999999999999999"),
@@ -109,17 +109,17 @@ fn garbage_in_meta_stops_no_push_with_a_window() -> Result<()> {
         );
         let found = queue.ok("verify", T0, words!["1"])?;
         let named = format!("{:?}", found.part(1)?).contains(field);
-        // The push has replaced an unreadable end of all windows.
+        // The push has replaced an unreadable value of `windows_until`.
         ensure!(named || field == "windows_until", "{found:?}");
     }
     Ok(())
 }
 
 #[test]
-fn trims_leave_windows_and_outcomes_that_last() -> Result<()> {
+fn trims_keep_windows_and_outcomes_that_still_last() -> Result<()> {
     let mut queue = finished()?;
     let last = T0 + HOUR - 1;
-    // A member whose time is over, for each call to trim.
+    // For each call, an expired name that it can trim.
     for number in 0..4 {
         push(&mut queue, T0, &format!("short {number}"), "window=1")?;
     }

@@ -9,7 +9,7 @@ use crate::vectors::{count, expect};
 
 /// `T0` is 20 s after the start of its minute, and 13 min 20 s after that of its hour.
 const MINUTE: u64 = 60 * SECOND;
-/// The numbers of the buckets and the largest sum of one.
+/// The number of buckets of a histogram, from which the largest sum of one bucket follows.
 const BUCKETS: usize = 68;
 const MOST: u64 = 9_007_199_254_740_991;
 
@@ -24,7 +24,7 @@ fn report(queue: &mut Queue, now: u64, text: &str) -> Result<()> {
     queue.ok("beat", now, words!["a", "stay", text]).map(drop)
 }
 
-/// A field of meta, if it is there.
+/// The value of a field of meta, if it exists.
 fn field(queue: &mut Queue, name: &str) -> Result<Option<String>> {
     let meta = queue.state()?.meta;
     Ok(meta.get(&name.into()).map(Text::text))
@@ -36,7 +36,7 @@ fn set(queue: &mut Queue, name: &str, value: impl Into<Text>) -> Result<()> {
     queue.command(words!["HSET", meta, name, value]).map(drop)
 }
 
-/// The name of the field for a time.
+/// The name of the ring's field for a time.
 fn slot(ring: &str, at: u64) -> String {
     match ring {
         "m" => format!("m{}", at / MINUTE % 60),
@@ -45,7 +45,7 @@ fn slot(ring: &str, at: u64) -> String {
     }
 }
 
-/// A record with this many pushes; nothing else was done.
+/// A record with this many pushes, in which nothing else was counted.
 fn record(at: u64, pushed: u64, histograms: &str) -> String {
     let counters = [pushed.to_string()].into_iter();
     let counters: Vec<_> = counters.chain((0..14).map(|_| "0".to_owned())).collect();
@@ -57,7 +57,7 @@ fn records(queue: &mut Queue, now: u64, ring: &str) -> Result<Vec<String>> {
     reply.part(1)?.list()?.iter().map(Reply::text).collect()
 }
 
-/// The sums of a histogram as meta has them.
+/// The sums of a histogram in the form that meta has.
 fn sums(counts: &[(usize, f64)]) -> Text {
     let mut sums = [0.0_f64; BUCKETS];
     for (bucket, count) in counts {
@@ -67,7 +67,7 @@ fn sums(counts: &[(usize, f64)]) -> Text {
 }
 
 #[test]
-fn first_report_changes_only_the_expected_fields() -> Result<()> {
+fn the_first_report_changes_only_the_expected_fields() -> Result<()> {
     let mut queue = queue()?;
     queue.ok("beat", T0, words!["a", "stay"])?;
     let before = queue.state()?;
@@ -95,7 +95,7 @@ fn first_report_changes_only_the_expected_fields() -> Result<()> {
 }
 
 #[test]
-fn reports_of_two_nodes_add_up() -> Result<()> {
+fn reports_of_two_nodes_are_added_up() -> Result<()> {
     let mut queue = queue()?;
     report(&mut queue, T0, "3 1 0 2|")?;
     queue.ok("beat", T0, words!["b", "stay", "1 7 7 7 7|0 9"])?;
@@ -109,7 +109,7 @@ fn reports_of_two_nodes_add_up() -> Result<()> {
 }
 
 #[test]
-fn the_last_record_of_a_minute_enters_its_ring() -> Result<()> {
+fn the_last_record_of_each_minute_enters_the_ring() -> Result<()> {
     let mut queue = queue()?;
     report(&mut queue, T0, "3 1|")?;
     let end = T0 / MINUTE * MINUTE + MINUTE - 1;
@@ -130,7 +130,7 @@ fn the_last_record_of_a_minute_enters_its_ring() -> Result<()> {
 }
 
 #[test]
-fn hours_and_days_have_rings_of_their_own() -> Result<()> {
+fn history_rings_of_hours_and_days_are_separate() -> Result<()> {
     let mut queue = queue()?;
     report(&mut queue, T0, "3 1|")?;
     let first = record(T0, 1, "3 1|");
@@ -153,11 +153,11 @@ fn hours_and_days_have_rings_of_their_own() -> Result<()> {
 }
 
 #[test]
-fn a_gap_has_no_records_and_the_last_is_of_its_own_slot() -> Result<()> {
+fn a_gap_has_no_records_and_the_last_record_keeps_its_slot() -> Result<()> {
     let mut queue = queue()?;
     report(&mut queue, T0, "3 1|7 5")?;
     let later = T0 + 25 * MINUTE;
-    // No report has come since: the verb has the record that is not in the ring yet.
+    // No report has come since, so the verb returns a record that is not in the ring yet.
     for is_rolled in [false, true] {
         if is_rolled {
             report(&mut queue, later, "|")?;
@@ -171,7 +171,7 @@ fn a_gap_has_no_records_and_the_last_is_of_its_own_slot() -> Result<()> {
 }
 
 #[test]
-fn records_of_an_earlier_round_are_left_out() -> Result<()> {
+fn records_of_an_earlier_round_of_the_ring_are_skipped() -> Result<()> {
     let mut queue = queue()?;
     for minute in 0..70 {
         report(&mut queue, T0 + minute * MINUTE, "0 1|")?;
@@ -188,7 +188,7 @@ fn records_of_an_earlier_round_are_left_out() -> Result<()> {
 }
 
 #[test]
-fn a_clock_that_goes_back_leaves_no_slot_of_the_future() -> Result<()> {
+fn a_clock_that_goes_back_leaves_no_records_of_the_future() -> Result<()> {
     let mut queue = queue()?;
     for minute in 0..5 {
         report(&mut queue, T0 + minute * MINUTE, "0 1|")?;
@@ -227,7 +227,7 @@ fn sums_stop_at_the_largest_integer_of_a_double() -> Result<()> {
 }
 
 #[test]
-fn fields_that_no_script_wrote_are_left_out_and_replaced() -> Result<()> {
+fn fields_that_no_script_wrote_are_skipped_and_replaced() -> Result<()> {
     let mut queue = queue()?;
     let now = T0 / HOUR * HOUR;
     report(&mut queue, now, "0 1|0 1")?;
@@ -266,7 +266,7 @@ fn fields_that_no_script_wrote_are_left_out_and_replaced() -> Result<()> {
 }
 
 #[test]
-fn leaving_and_parking_nodes_report() -> Result<()> {
+fn nodes_that_leave_or_park_send_their_report() -> Result<()> {
     let mut queue = queue()?;
     queue.ok("beat", T0, words!["a", "stay", 2_000, "0 1|"])?;
     let state = queue.state()?;
@@ -303,7 +303,7 @@ fn a_record_has_every_counter_and_state() -> Result<()> {
 }
 
 #[test]
-fn a_record_has_the_messages_that_its_beat_left() -> Result<()> {
+fn a_record_counts_the_messages_after_its_beat() -> Result<()> {
     let mut queue = Queue::start()?;
     crate::vectors::seed(&mut queue)?;
     queue.ok("configure", T0, words!["dead_keep_ms", 1_000])?;

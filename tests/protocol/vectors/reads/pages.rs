@@ -1,4 +1,4 @@
-//! Reads: the pages of peek, get and stats.
+//! Pages of peek, and the reads of get, stats and dues. Trims of remembered names.
 
 use anyhow::{Result, ensure};
 
@@ -6,7 +6,7 @@ use crate::queue::{HOUR, Queue, SECOND, T0, attempt, token};
 use crate::reply::{Reply, Text, words};
 use crate::vectors::{declare, ids, with_every_state};
 
-/// All ids of a state, in pages of `limit`.
+/// All ids of a state, read in pages of `limit`.
 fn pages(queue: &mut Queue, state: &str, limit: u64) -> Result<Vec<String>> {
     let (mut all, mut cursor) = (Vec::new(), Text::default());
     for _ in 0..100 {
@@ -26,7 +26,8 @@ fn pages(queue: &mut Queue, state: &str, limit: u64) -> Result<Vec<String>> {
     anyhow::bail!("{state}: the pages do not end")
 }
 
-/// A queue with these ids in a state. All have the same time: then pages are hardest to cut.
+/// A queue with these ids in one state. All have the same time, which makes the cut between pages
+/// hardest.
 fn all_in(state: &str, ids: &[String]) -> Result<Queue> {
     let mut queue = Queue::start()?;
     for id in ids {
@@ -51,7 +52,7 @@ fn all_in(state: &str, ids: &[String]) -> Result<Queue> {
 }
 
 #[test]
-fn pages_show_each_message_once_and_end() -> Result<()> {
+fn pages_return_each_message_once_and_end() -> Result<()> {
     let mut ids: Vec<String> = (0..23)
         .map(|place| format!("{place}:id with : and ü"))
         .collect();
@@ -75,7 +76,7 @@ fn pages_show_each_message_once_and_end() -> Result<()> {
 }
 
 #[test]
-fn a_page_continues_after_the_last_id_even_if_it_left() -> Result<()> {
+fn a_page_continues_after_its_last_id_even_if_that_left() -> Result<()> {
     let mut queue = Queue::start()?;
     for place in 0..6 {
         queue.push(T0, &place.to_string(), T0 + HOUR + place, "")?;
@@ -120,7 +121,7 @@ fn dues_counts_each_message_between_two_times_once() -> Result<()> {
 }
 
 #[test]
-fn dues_takes_sixty_times_and_counts_only_what_is_scheduled() -> Result<()> {
+fn dues_accepts_sixty_times_and_counts_scheduled_ones_only() -> Result<()> {
     let mut queue = with_every_state()?;
     let times: Vec<Text> = (0..60).map(|i| (T0 + i * 60 * SECOND).into()).collect();
     let (counts, last) = dues(&mut queue, T0, times)?;
@@ -131,9 +132,9 @@ fn dues_takes_sixty_times_and_counts_only_what_is_scheduled() -> Result<()> {
     Ok(())
 }
 
-/// A timer that waits for nothing stands at 2200-01-01.
+/// A timer without a next fire has the due time 2200-01-01.
 #[test]
-fn dues_counts_a_timer_at_its_fire_and_none_that_waits() -> Result<()> {
+fn dues_counts_a_timer_at_its_fire_and_no_idle_timer() -> Result<()> {
     let mut queue = Queue::start()?;
     declare(&mut queue)?;
     let after = 2 * HOUR;
@@ -146,7 +147,8 @@ fn dues_counts_a_timer_at_its_fire_and_none_that_waits() -> Result<()> {
     Ok(())
 }
 
-/// A queue with `number` dead letters, a millisecond apart: 0 died at T0, 1 at T0 + 1 and so on.
+/// A queue with `number` dead letters that died a millisecond apart: 0 at T0, 1 at T0 + 1 and so
+/// on.
 fn dead(number: u64) -> Result<Queue> {
     let mut queue = Queue::start()?;
     for place in 0..number {
@@ -159,7 +161,7 @@ fn dead(number: u64) -> Result<Queue> {
 }
 
 #[test]
-fn a_beat_forgets_500_expired_names_at_a_time() -> Result<()> {
+fn a_beat_forgets_500_expired_names_per_call() -> Result<()> {
     let mut queue = Queue::start()?;
     // Each push adds one name to the memory. None of them has expired yet.
     for call in 0..1_200 {
@@ -190,7 +192,7 @@ fn each_added_memory_entry_trims_two_expired_ones() -> Result<()> {
     for place in 0..40 {
         queue.push(T0, &place.to_string(), T0 + HOUR, "")?;
     }
-    // Ten cancels now, and 12 s later a call of each verb that remembers names.
+    // Ten messages are cancelled now. 12 s later follows a call of each verb that remembers names.
     let ids = |from: u64, to: u64| {
         (from..to)
             .flat_map(|place| words![place.to_string()])
@@ -205,7 +207,8 @@ fn each_added_memory_entry_trims_two_expired_ones() -> Result<()> {
         ("reschedule", words!["22", "+1", ""]),
         ("push", words![attempt(now - 9_990, 1), "new", "+1", "", ""]),
     ] {
-        // Purge and cancel remember the cancel and the end. The others remember one name.
+        // Purge and cancel remember two names, the cancel and the end. The other verbs remember
+        // one.
         let more = if matches!(verb, "purge" | "cancel") {
             2
         } else {
@@ -222,8 +225,8 @@ fn each_added_memory_entry_trims_two_expired_ones() -> Result<()> {
 }
 
 #[test]
-fn steps_from_a_time_leave_what_died_before() -> Result<()> {
-    // They died at T0 + 0 to 4.
+fn steps_from_a_time_on_skip_earlier_deaths() -> Result<()> {
+    // The messages died at T0 + 0 to T0 + 4.
     for (verb, form, passed) in [("requeue", "oldest", None), ("purge", "dead", Some("0"))] {
         let mut queue = dead(5)?;
         let mut step = |limit: u64, before: &str, after: u64| -> Result<(i64, i64)> {

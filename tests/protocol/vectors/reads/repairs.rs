@@ -139,7 +139,7 @@ fn an_entry_without_a_payload_is_removed() -> Result<()> {
 }
 
 #[test]
-fn an_id_in_two_states_stays_in_one() -> Result<()> {
+fn an_id_in_two_states_is_kept_in_one_of_them() -> Result<()> {
     let (scheduled, dead, leases) = ("dueq:{q}:scheduled", "dueq:{q}:dead", "dueq:{q}:leases");
     let far = T0 + 5 * SECOND;
     check_repair(
@@ -173,7 +173,7 @@ fn an_id_in_two_states_stays_in_one() -> Result<()> {
         &KEPT,
     )?;
     ensure!(drain(&mut queue, T0)? == ["r"], "r must be delivered once");
-    // The second state is a lease without a claim: the message stays scheduled.
+    // The second state is a lease without a claim, so the message stays scheduled.
     check_repair(
         &[words!["ZADD", leases, far, "s"]],
         &[["doubled", "s", "leased scheduled"], ["unclaimed", "s", ""]],
@@ -183,14 +183,14 @@ fn an_id_in_two_states_stays_in_one() -> Result<()> {
 }
 
 #[test]
-fn a_lease_and_its_claim_belong_together() -> Result<()> {
+fn a_lease_without_its_claim_or_the_reverse_is_repaired() -> Result<()> {
     let claims = "dueq:{q}:claims";
     for plant in [
         words!["HSET", claims, "l", "short"],
         words!["HSET", claims, "l", "x".repeat(20)],
     ] {
-        // The claim is unreadable: its handler has lost the message, and the reap takes it back as
-        // a crash.
+        // The claim is unreadable: its handler has lost the message, and a reap takes it back as a
+        // crash.
         let finds = [
             ["claim", CLAIM, "counts 1, holds 0"],
             ["unclaimed", "l", ""],
@@ -204,15 +204,15 @@ fn a_lease_and_its_claim_belong_together() -> Result<()> {
         &[["unclaimed", "r", ""]],
         &[("r", "leased")],
     )?;
-    // Without a lease and a claim, no key shows that the message was claimed.
+    // Without a lease and a claim, no key shows that the message was leased.
     let finds = [["claim", CLAIM, "counts 1, holds 0"], ["unplaced", "l", ""]];
     check_repair(
         &[words!["HDEL", claims, "l"]],
         &finds,
         &[("l", "dead"), KEPT[0], KEPT[1]],
     )?;
-    // The claim is marked as extended, but the id has no lease of its own. Its handler can settle
-    // it.
+    // The claim is marked as extended, but the id has no lease of its own. Its handler can still
+    // settle it.
     let plant = words!["HSET", claims, "l", format!("{}{T0}+", token('l').text())];
     let mut queue = check_repair(
         &[plant],
@@ -239,7 +239,7 @@ fn a_lease_and_its_claim_belong_together() -> Result<()> {
     Ok(())
 }
 
-/// The token of `l` as findings show it.
+/// The token of the claim of `l`, as findings show it.
 const CLAIM: &str = "6c6c6c6c6c6c6c6c6c6c6c6c6c6c6c6c";
 
 /// The field with the ids (kind 1) or the count (kind 2) of the claim of `l`.

@@ -9,7 +9,7 @@ use crate::vectors::reads::repairs::{KEPT, check_repair, findings};
 use crate::vectors::{drain, with_every_state};
 
 #[test]
-fn attributes_without_a_payload_or_a_meaning_are_removed() -> Result<()> {
+fn attributes_without_payload_or_meaning_are_removed() -> Result<()> {
     let attrs = "dueq:{q}:attrs";
     check_repair(
         &[words!["HSET", attrs, "nobody", "1 0 - \n"]],
@@ -36,7 +36,7 @@ fn a_malformed_ready_entry_is_removed() -> Result<()> {
 }
 
 #[test]
-fn an_invalid_time_becomes_one_that_is_not_early() -> Result<()> {
+fn an_invalid_due_time_becomes_one_that_is_not_early() -> Result<()> {
     let (scheduled, dead) = ("dueq:{q}:scheduled", "dueq:{q}:dead");
     check_repair(
         &[words!["ZADD", scheduled, "-5", "s"]],
@@ -79,7 +79,7 @@ fn a_lost_placeholder_is_restored() -> Result<()> {
         &[["placeholder", "dueq:{q}:dead", ""]],
         &KEPT,
     )?;
-    // The whole key is lost: the payload of its message is in no state.
+    // The whole key is lost, so the payload of its message is in no state.
     check_repair(
         &[words!["DEL", "dueq:{q}:scheduled"]],
         &[
@@ -143,7 +143,8 @@ fn malformed_numbers_in_meta_are_repaired() -> Result<()> {
     Ok(())
 }
 
-/// Values that no script writes and HINCRBY refuses, now or soon. Some consist of digits only.
+/// Values that no script writes. HINCRBY refuses them now, or after some increments; some consist
+/// of digits only.
 const NO_COUNTS: [&str; 7] = [
     "0x10",
     "007",
@@ -155,7 +156,7 @@ const NO_COUNTS: [&str; 7] = [
 ];
 
 #[test]
-fn an_unusable_counter_stops_no_repair_halfway() -> Result<()> {
+fn an_unusable_counter_leaves_no_repair_half_done() -> Result<()> {
     for field in ["seq", "died"] {
         for value in NO_COUNTS {
             let mut queue = with_every_state()?;
@@ -191,7 +192,7 @@ fn an_unusable_counter_is_found_and_reset() -> Result<()> {
             &KEPT,
         )?;
     }
-    // A configured limit is not a counter: no script adds to it.
+    // A configured limit is not a counter: no script adds to it, so any number is valid.
     check_repair(
         &[words!["HSET", "dueq:{q}:meta", "max_attempts", "007"]],
         &[],
@@ -254,7 +255,7 @@ fn a_listpack_is_found_and_converted() -> Result<()> {
 }
 
 #[test]
-fn work_without_wake_up_tokens_gets_them_if_no_node_beats() -> Result<()> {
+fn verify_adds_wake_up_tokens_for_work_if_no_node_beats() -> Result<()> {
     let wake = "dueq:{q}:wake";
     let mut queue = with_every_state()?;
     queue.command(words!["DEL", wake])?;

@@ -1,4 +1,5 @@
-//! Reads and removals of a part: the newest first, from a time on, up to a time, some bytes.
+//! Reads and removals of a part: the newest messages first, from a time on, up to a time, or the
+//! first bytes of a payload.
 
 use anyhow::{Result, bail, ensure};
 
@@ -6,8 +7,9 @@ use crate::queue::{HOUR, Queue, SECOND, T0, token};
 use crate::reply::{Reply, Text, words};
 use crate::vectors::{declare, ids, with_every_state};
 
-/// Messages whose due times are T0, T0 + 1, and so on, two of each; all in this state. Of leased
-/// ones two claims hold three each, and the last has a lease of its own.
+/// Messages whose due times are T0, T0 + 1, and so on, two messages each, all in this state. If
+/// they are leased, two claims hold three messages each, and the last message has a lease of its
+/// own.
 fn seven_in(state: &str) -> Result<Queue> {
     let mut queue = Queue::start()?;
     let dead = state == "dead";
@@ -33,7 +35,8 @@ fn seven_in(state: &str) -> Result<Queue> {
     Ok(queue)
 }
 
-/// The places of the messages of all pages from this cursor on, and the place of the first page.
+/// The positions of the messages on all pages from this cursor on, and the position at which the
+/// first page begins.
 fn pages(queue: &mut Queue, state: &str, from: &str, limit: u64, order: &str) -> Result<String> {
     let (mut found, mut cursor) = (String::new(), Text::from(from));
     for _ in 0..20 {
@@ -53,13 +56,13 @@ fn pages(queue: &mut Queue, state: &str, from: &str, limit: u64, order: &str) ->
 }
 
 #[test]
-fn newest_first_is_the_reverse_in_every_state() -> Result<()> {
+fn pages_of_newest_first_reverse_the_order_in_every_state() -> Result<()> {
     for state in ["scheduled", "ready", "leased", "dead"] {
         let mut queue = seven_in(state)?;
         let first = pages(&mut queue, state, "", 10, "")?;
         let mut sorted = "0123456".to_owned();
         if state == "leased" {
-            // Its lease is longer than that of the first claim.
+            // The lease of the last message ends later than that of the first claim.
             sorted = pages(&mut queue, state, "", 10, "")?;
             ensure!(sorted.len() == 7 && sorted.ends_with('6'), "{sorted}");
         }
@@ -75,7 +78,7 @@ fn newest_first_is_the_reverse_in_every_state() -> Result<()> {
 }
 
 #[test]
-fn a_page_begins_at_a_time_in_both_orders() -> Result<()> {
+fn a_page_begins_at_a_given_time_in_both_orders() -> Result<()> {
     for state in ["scheduled", "ready", "dead"] {
         let mut queue = seven_in(state)?;
         for limit in [1, 2, 10] {
@@ -95,7 +98,7 @@ fn a_page_begins_at_a_time_in_both_orders() -> Result<()> {
 }
 
 #[test]
-fn newest_pages_continue_after_a_message_that_left() -> Result<()> {
+fn pages_of_newest_first_continue_after_a_removed_message() -> Result<()> {
     for state in ["scheduled", "dead"] {
         let mut queue = seven_in(state)?;
         let page = queue.ok("peek", T0 + 9, words![state, "", 2, "newest"])?;
@@ -108,9 +111,9 @@ fn newest_pages_continue_after_a_message_that_left() -> Result<()> {
     Ok(())
 }
 
-/// A timer that waits for nothing stands at 2200-01-01, behind every message.
+/// A timer without a next fire has the due time 2200-01-01, behind every message.
 #[test]
-fn newest_scheduled_messages_come_before_no_idle_timer() -> Result<()> {
+fn pages_of_newest_first_skip_idle_timers() -> Result<()> {
     let mut queue = seven_in("scheduled")?;
     declare(&mut queue)?;
     queue.ok("amend", T0, words!["pause", "hourly"])?;
@@ -121,7 +124,7 @@ fn newest_scheduled_messages_come_before_no_idle_timer() -> Result<()> {
 }
 
 #[test]
-fn a_ready_page_says_where_it_begins() -> Result<()> {
+fn a_page_of_ready_messages_returns_where_it_begins() -> Result<()> {
     let mut queue = seven_in("ready")?;
     let mut begins = |cursor: &str, order: &str| -> Result<(i64, String)> {
         let page = queue.ok("peek", T0 + 9, words!["ready", cursor, 2, order])?;
@@ -138,7 +141,7 @@ fn a_ready_page_says_where_it_begins() -> Result<()> {
 }
 
 #[test]
-fn purge_takes_what_is_at_or_before_a_time() -> Result<()> {
+fn purge_removes_messages_at_or_before_a_time() -> Result<()> {
     for state in ["scheduled", "ready", "dead"] {
         let mut queue = seven_in(state)?;
         let mut purge = |limit: u64, before: &str| -> Result<(i64, i64)> {
@@ -159,9 +162,9 @@ fn purge_takes_what_is_at_or_before_a_time() -> Result<()> {
     Ok(())
 }
 
-/// The ready list is in the order of promotion, not of the due times.
+/// The ready list has the order of promotion, not the order of due times.
 #[test]
-fn purge_of_ready_looks_at_the_whole_list() -> Result<()> {
+fn purge_of_ready_messages_searches_the_whole_list() -> Result<()> {
     let mut queue = Queue::start()?;
     for (id, due) in [("late", 50), ("early", 10), ("later", 60), ("same", 10)] {
         queue.push(T0 + 60, id, T0 + due, "")?;
@@ -175,13 +178,13 @@ fn purge_of_ready_looks_at_the_whole_list() -> Result<()> {
 }
 
 #[test]
-fn purge_up_to_a_time_leaves_timers_and_does_not_count_them() -> Result<()> {
+fn purge_up_to_a_time_neither_removes_nor_counts_timers() -> Result<()> {
     let mut queue = Queue::start()?;
     declare(&mut queue)?;
     for (id, due) in [("a", 5), ("a2", 6), ("b", HOUR), ("c", 2 * HOUR)] {
         queue.push(T0, id, T0 + due, "")?;
     }
-    // The timers are later: they must not count as earlier ones.
+    // The timers are due later, so they must not count as earlier entries.
     let purged = queue.ok("purge", T0, words!["scheduled", 1, T0 + 10])?;
     ensure!(
         (purged.part(1)?.int()?, purged.part(2)?.int()?) == (1, 1),
@@ -203,7 +206,7 @@ fn purge_up_to_a_time_leaves_timers_and_does_not_count_them() -> Result<()> {
 }
 
 #[test]
-fn get_returns_as_many_bytes_as_asked_for() -> Result<()> {
+fn get_returns_at_most_the_requested_bytes_of_a_payload() -> Result<()> {
     let mut queue = with_every_state()?;
     for (id, payload) in [
         ("s", "scheduled"),
@@ -214,7 +217,7 @@ fn get_returns_as_many_bytes_as_asked_for() -> Result<()> {
         for most in [0, 1, payload.len() - 1, payload.len(), 99_999_999] {
             let reply = queue.ok("get", T0, words![id, most as u64])?;
             let found = reply.part(1)?.list()?;
-            let end = found.len() - if id == "l" { 2 } else { 0 }; // its lease
+            let end = found.len() - if id == "l" { 2 } else { 0 }; // without the lease
             let cut = &payload[..most.min(payload.len())];
             let tail: [Reply; 4] = [
                 "payload".into(),

@@ -1,4 +1,4 @@
-//! Payloads are any bytes, and ids are almost any. Reads and claims return both unchanged.
+//! Payloads may have any bytes, and ids almost any. Reads and claims return both unchanged.
 
 use anyhow::{Result, ensure};
 
@@ -40,7 +40,7 @@ fn round_trip(queue: &mut Queue, id: &Text, payload: &Text) -> Result<()> {
 }
 
 #[test]
-fn allowed_ids_come_back_unchanged() -> Result<()> {
+fn ids_of_allowed_bytes_come_back_unchanged() -> Result<()> {
     let mut queue = Queue::start()?;
     let mut ids: Vec<Text> = [
         "a",
@@ -89,7 +89,7 @@ fn allowed_ids_come_back_unchanged() -> Result<()> {
 }
 
 #[test]
-fn ids_that_are_not_allowed_are_refused() -> Result<()> {
+fn ids_with_forbidden_bytes_are_refused() -> Result<()> {
     let mut queue = Queue::start()?;
     let mut ids: Vec<Text> = (0..32)
         .chain([127])
@@ -111,7 +111,7 @@ fn ids_that_are_not_allowed_are_refused() -> Result<()> {
 }
 
 #[test]
-fn payloads_come_back_unchanged() -> Result<()> {
+fn payloads_of_any_bytes_come_back_unchanged() -> Result<()> {
     let mut queue = Queue::start()?;
     let every_byte: Vec<u8> = (0..=255).collect();
     let payloads = [
@@ -139,7 +139,7 @@ fn payloads_come_back_unchanged() -> Result<()> {
 }
 
 #[test]
-fn errors_are_bytes_and_cut_at_1024() -> Result<()> {
+fn error_texts_are_bytes_and_are_cut_at_1024() -> Result<()> {
     let mut queue = Queue::start()?;
     let error = Text([b"line\n\0\xff: ".as_slice(), &[b'x'; 2_000]].concat());
     queue.push(T0, "a", T0, "")?;
@@ -161,7 +161,7 @@ fn errors_are_bytes_and_cut_at_1024() -> Result<()> {
 }
 
 #[test]
-fn any_16_bytes_are_a_token() -> Result<()> {
+fn any_16_bytes_are_accepted_as_a_token() -> Result<()> {
     let mut queue = Queue::start()?;
     for token in [
         Text(vec![0; 16]),
@@ -201,7 +201,7 @@ fn full(queue: &mut Queue) -> Result<()> {
 }
 
 #[test]
-fn a_full_server_refuses_verbs_that_add_and_serves_the_rest() -> Result<()> {
+fn a_full_server_refuses_only_verbs_that_add_data() -> Result<()> {
     let mut queue = Queue::start()?;
     for row in VERBS {
         let verb = row.name;

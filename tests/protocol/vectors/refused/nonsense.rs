@@ -1,4 +1,4 @@
-//! Arguments that verbs must refuse.
+//! Invalid arguments, which verbs must refuse.
 
 use crate::queue::{T0, token};
 use crate::reply::{Text, words};
@@ -233,7 +233,7 @@ pub(crate) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
                 words!["forward", 0, "7|-|-"],
                 words!["change", 0, "7|-|-", ""],
                 words!["open", 0, "7|-|-"],
-                // The epoch is no larger than the expected one.
+                // The new epoch is not larger than the expected one.
                 words!["change", 7, "7|-|-"],
                 words!["close", 8, "7|-|-"],
             ]);
@@ -302,7 +302,7 @@ pub(crate) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
             words![],
             words!["s"],
             words!["s", "now", 1],
-            // Lua cannot unpack so many.
+            // More values than Lua can unpack.
             [words!["s"], many(words![1], 9_000)].concat(),
         ],
         "audit" => {

@@ -1,4 +1,4 @@
-//! Random odd arguments: each answer is one that the pages name, and the state stays sound.
+//! Random unusual arguments: each reply is one that the documents name, and the state stays sound.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -79,7 +79,7 @@ fn change(random: &mut Rng, argv: &mut Vec<Text>) {
     }
 }
 
-/// The results in a reply: texts that begin with a word in capitals.
+/// The results in a reply: the texts that begin with a word in capitals.
 fn results(reply: &Reply, found: &mut Vec<String>) {
     match reply {
         Reply::Text(text) => {
@@ -97,7 +97,7 @@ fn results(reply: &Reply, found: &mut Vec<String>) {
 }
 
 #[test]
-fn every_answer_to_odd_arguments_is_documented() -> Result<()> {
+fn every_reply_to_unusual_arguments_is_documented() -> Result<()> {
     let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/protocol");
     let read = |page: &str| fs::read_to_string(pages.join(page)).with_context(|| page.to_owned());
     let common = read("verbs/README.md")? + &read("calling.md")?;
@@ -118,7 +118,8 @@ fn every_answer_to_odd_arguments_is_documented() -> Result<()> {
             let mut argv = plausible(verb.name);
             change(&mut random, &mut argv);
             let reply = queue.call(verb.name, T0, argv.clone())?;
-            // ERR is an error of Redis within the script: nobody knows whether it wrote.
+            // ERR is an error of Redis within the script, after which it is not known whether the
+            // script wrote.
             ensure!(
                 reply.code() != Some("ERR"),
                 "{} {:?}: {reply:?}",
@@ -137,8 +138,31 @@ fn every_answer_to_odd_arguments_is_documented() -> Result<()> {
     Ok(())
 }
 
+/// An id that no other key holds is new, whatever the keys hold that only other states have. A push of several judges
+/// them one by one if an id is given twice: so it reads these keys first.
 #[test]
-fn a_wrong_type_under_any_key_leaves_every_key_unchanged() -> Result<()> {
+fn a_push_of_one_new_message_reads_no_other_state() -> Result<()> {
+    let mut queue = Queue::start()?;
+    for key in ["claims", "attrs", "dead"] {
+        queue.empty()?;
+        seed(&mut queue)?;
+        let key = queue.key(key);
+        queue.command(words!["SET", &key, "somebody else's"])?;
+        let lone = words![attempt(T0, 1), "one", "+0", "payload", ""];
+        let reply = queue.ok("push", T0, lone)?;
+        ensure!(
+            reply.part(1)?.part(0)?.text()? == "CREATED",
+            "{key}: {reply:?}"
+        );
+        let several = words![attempt(T0, 2), "two", "+0", "", "", "three", "+0", "", ""];
+        let reply = queue.call("push", T0, several)?;
+        ensure!(reply.code() == Some("WRONGTYPE"), "{key}: {reply:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_wrong_type_of_any_key_leaves_all_keys_unchanged() -> Result<()> {
     let mut queue = Queue::start()?;
     let items = (0..5).flat_map(|number| words![format!("new {number}"), "+0", "payload", ""]);
     let several = words![attempt(T0, 1)]
@@ -153,7 +177,7 @@ fn a_wrong_type_under_any_key_leaves_every_key_unchanged() -> Result<()> {
         for key in KEYS {
             queue.empty()?;
             seed(&mut queue)?;
-            // Reap needs an expired lease: without one it would read no further.
+            // Without an expired lease, the reap would stop before it reads further keys.
             let beats =
                 ["last_beat", &T0.to_string(), "reap_after", "0"].map(crate::reply::Text::from);
             queue.command([words!["HSET", "dueq:{q}:meta"], beats.to_vec()].concat())?;
@@ -192,7 +216,7 @@ fn a_wrong_type_under_any_key_leaves_every_key_unchanged() -> Result<()> {
 }
 
 #[test]
-fn a_wrong_type_prevents_the_creation_of_a_queue() -> Result<()> {
+fn a_wrong_type_of_a_key_prevents_the_creation_of_a_queue() -> Result<()> {
     let mut queue = Queue::start()?;
     for verb in VERBS.iter().filter(|verb| verb.creates()) {
         let verb = verb.name;
@@ -216,7 +240,7 @@ fn a_wrong_type_prevents_the_creation_of_a_queue() -> Result<()> {
 }
 
 #[test]
-fn a_wrong_type_under_the_wake_up_list_stops_no_verb() -> Result<()> {
+fn a_wrong_type_of_the_wake_up_list_stops_no_verb() -> Result<()> {
     let mut queue = Queue::start()?;
     for (verb, _) in SCRIPTS {
         queue.empty()?;

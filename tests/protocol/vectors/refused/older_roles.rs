@@ -1,5 +1,5 @@
-//! Users whose rights are those of release 0.1, with the scripts of today: what they could do, they
-//! still can. What is new is refused before the first write.
+//! Users with the rights of release 0.1 call today's scripts. Everything that release 0.1 could do
+//! still works. Anything new is refused before the first write.
 
 use anyhow::{Result, ensure};
 use dueq::admin::AclRole;
@@ -10,7 +10,7 @@ use crate::reply::{Reply, Text, words};
 use crate::scripts::{self, SCRIPTS, VERBS};
 use crate::vectors::{plausible, seed};
 
-/// A user of this role in the queue `q` with the rights of release 0.1.
+/// Makes a user of this role in the queue `q`, with the rights of release 0.1.
 pub(crate) fn user_of_0_1(queue: &mut Queue, role: AclRole) -> Result<Connection> {
     let connection = queue.user(role, "q")?;
     let mut rules: Vec<Text> = Vec::new();
@@ -79,7 +79,7 @@ fn leased(layout: u64, options: &str) -> Result<Queue> {
     Ok(queue)
 }
 
-/// Settlements of the message `a`.
+/// One call of each settlement of the message `a`.
 fn settlements() -> Vec<(&'static str, Vec<Text>)> {
     vec![
         ("ack", words![token('a'), 1, "a"]),
@@ -93,7 +93,7 @@ fn settlements() -> Vec<(&'static str, Vec<Text>)> {
 }
 
 #[test]
-fn the_rights_of_0_1_allow_everything_that_0_1_could_do() -> Result<()> {
+fn rights_of_0_1_allow_everything_that_0_1_could_do() -> Result<()> {
     let new = ["ack_push", "refill"];
     for role in [AclRole::Producer, AclRole::Consumer] {
         let verbs = VERBS
@@ -111,7 +111,7 @@ fn the_rights_of_0_1_allow_everything_that_0_1_could_do() -> Result<()> {
             );
         }
     }
-    // In a queue with windows they may still settle messages without one.
+    // In a queue with windows, these users may still settle messages without a window.
     for (verb, arguments) in settlements() {
         let mut queue = leased(1, "max_attempts=3")?;
         queue.ok("push", T0, words!["", "w", T0 + HOUR, "", "window=60000"])?;
@@ -123,7 +123,7 @@ fn the_rights_of_0_1_allow_everything_that_0_1_could_do() -> Result<()> {
 }
 
 #[test]
-fn the_rights_of_0_1_are_refused_before_the_first_write() -> Result<()> {
+fn missing_rights_of_0_1_are_refused_before_any_write() -> Result<()> {
     let parent = Text([&token('a').0[..], b"a"].concat());
     let ack_push = ("ack_push", words![parent, "b", "+5", "child", ""]);
     let (windowed, ack) = ("window=60000", settlements().remove(0));
@@ -151,7 +151,7 @@ fn the_rights_of_0_1_are_refused_before_the_first_write() -> Result<()> {
             queue.contents()? == before,
             "{verb} was refused, and left a trace"
         );
-        // With the rights of today it works.
+        // The call works with today's rights.
         let mut user = queue.user(AclRole::Consumer, "q")?;
         let reply = call(&mut user, verb, arguments)?;
         ensure!(reply.code().is_none(), "layout {layout}, {verb}: {reply:?}");
@@ -159,7 +159,7 @@ fn the_rights_of_0_1_are_refused_before_the_first_write() -> Result<()> {
     Ok(())
 }
 
-/// In a queue with schedules a claim needs the right to make ticks.
+/// In a queue with schedules, a claim needs the rights to make ticks.
 #[test]
 fn a_claim_without_the_right_to_make_ticks_is_refused() -> Result<()> {
     let mut queue = crate::vectors::schedules::declared::with("every=1000 overlap=skip")?;
@@ -198,7 +198,7 @@ fn a_reap_without_the_right_to_start_a_next_message_is_refused() -> Result<()> {
 }
 
 #[test]
-fn todays_roles_push_and_settle_what_is_new() -> Result<()> {
+fn todays_roles_may_push_and_settle_with_new_options() -> Result<()> {
     let mut queue = leased(3, "window=60000")?;
     let mut producer = queue.user(AclRole::Producer, "q")?;
     let mut consumer = queue.user(AclRole::Consumer, "q")?;

@@ -1,4 +1,4 @@
-//! Refused calls. Each gets a coded error before the script writes, and leaves no trace.
+//! Refused calls: each gets an error code before the script writes, and changes nothing.
 
 use anyhow::{Context, Result, ensure};
 
@@ -9,7 +9,7 @@ use crate::state::{lease_name, placeholder};
 use crate::vectors::refused::nonsense::nonsense;
 use crate::vectors::{declare, plausible, seed, with_every_state};
 
-/// Checks that each call gets the error, as a script and as a function, and changes no byte.
+/// Checks that each call, as a script and as a function, gets this error and changes no byte.
 pub(crate) fn refused(
     queue: &mut Queue,
     code: &str,
@@ -77,7 +77,7 @@ fn keys_other_than_the_ten_of_one_queue_are_refused() -> Result<()> {
 }
 
 #[test]
-fn names_at_their_limits_are_served() -> Result<()> {
+fn valid_queue_names_of_any_length_are_served() -> Result<()> {
     let mut queue = Queue::start()?;
     for name in ["x", "a b:c", "grüße", &"x".repeat(128)] {
         let base = format!("dueq:{{{name}}}");
@@ -177,7 +177,7 @@ fn a_refused_push_leaves_no_trace() -> Result<()> {
 }
 
 #[test]
-fn unknown_ids_and_absent_queues_leave_no_trace() -> Result<()> {
+fn calls_on_unknown_ids_and_absent_queues_write_nothing() -> Result<()> {
     let mut queue = Queue::start()?;
     let before = queue.contents()?;
     for verb in VERBS.iter().filter(|verb| !verb.creates()) {
@@ -226,7 +226,7 @@ fn unknown_ids_and_absent_queues_leave_no_trace() -> Result<()> {
 }
 
 #[test]
-fn placeholders_timers_and_claim_records_are_no_messages() -> Result<()> {
+fn placeholders_timers_and_claim_records_are_not_messages() -> Result<()> {
     let of = |kind: &str| Text([kind.as_bytes(), &token('l').0].concat());
     for id in [
         placeholder(),
@@ -242,7 +242,7 @@ fn placeholders_timers_and_claim_records_are_no_messages() -> Result<()> {
 fn check_no_message(id: &Text) -> Result<()> {
     let mut queue = with_every_state()?;
     declare(&mut queue)?;
-    // The ids of this record begin like the claim of an id.
+    // The field of this record begins like the claim of an id.
     let record = Text([b"\x01", &token('l').0[..]].concat());
     let ids = format!("{}{T0}", token('l').text());
     queue.command(words!["HSET", "dueq:{q}:claims", record, ids])?;
@@ -303,7 +303,7 @@ fn check_no_message(id: &Text) -> Result<()> {
     Ok(())
 }
 
-/// A foreign value in meta stops no call halfway.
+/// A foreign value in meta must not stop a call halfway.
 #[test]
 fn foreign_values_in_meta_stop_no_push_or_cancel() -> Result<()> {
     for nonsense in ["abc", "1.5", "1e4", "-5", ""] {

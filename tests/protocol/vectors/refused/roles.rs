@@ -1,5 +1,5 @@
-//! Users with the rights of one role. Verbs of their role work. Other verbs leave no trace, as
-//! script or as function.
+//! Users with the rights of one role: the verbs of the role work, and other verbs, as scripts or
+//! functions, change nothing.
 
 use anyhow::{Result, ensure};
 use dueq::admin::AclRole;
@@ -29,7 +29,7 @@ fn fill(queue: &mut Queue) -> Result<()> {
     queue.ok("pause", T0, words![])?;
     queue.ok("resume", T0, words![])?;
     queue.push(T0, "due", T0, "payload")?;
-    // A lease has run out and `reap_after` is past: reap has work.
+    // A lease has expired and `reap_after` has passed, so reap has work.
     queue.command(words![
         "HSET",
         "dueq:{q}:meta",
@@ -79,7 +79,7 @@ fn may(role: AclRole, verb: &str) -> bool {
 }
 
 #[test]
-fn each_role_does_its_own_work_and_nothing_else_leaves_a_trace() -> Result<()> {
+fn each_role_can_call_its_own_verbs_only() -> Result<()> {
     let mut queue = ready()?;
     for role in ROLES {
         let mut user = queue.user(role, "q")?;
@@ -93,7 +93,7 @@ fn each_role_does_its_own_work_and_nothing_else_leaves_a_trace() -> Result<()> {
             for call in both_ways(verb, "dueq:{q}", argv) {
                 fill(&mut queue)?;
                 if verb != "remap" {
-                    declare(&mut queue)?; // remap refuses a queue with schedules
+                    declare(&mut queue)?; // remap refuses queues with schedules
                 }
                 let before = queue.contents()?;
                 let reply = command(&mut user, &call)?;
@@ -103,7 +103,7 @@ fn each_role_does_its_own_work_and_nothing_else_leaves_a_trace() -> Result<()> {
                         reply.code().is_none(),
                         "{role:?} cannot {how} {verb}: {reply:?}"
                     );
-                    // The tests in `repairs` cover the repairs of an operator.
+                    // The tests in `repairs` cover an operator's repairs.
                     let reads =
                         scripts::verb(verb).only_reads() || ["audit", "verify"].contains(&verb);
                     ensure!(
@@ -116,7 +116,7 @@ fn each_role_does_its_own_work_and_nothing_else_leaves_a_trace() -> Result<()> {
                         "{role:?}: {how} {verb} was refused, and left a trace"
                     );
                 } else {
-                    // The role may read the same keys by hand.
+                    // The role may also read these keys by hand.
                     ensure!(
                         reply.code().is_none() && queue.contents()? == before,
                         "{role:?} did {how} {verb}"
@@ -132,7 +132,8 @@ fn each_role_does_its_own_work_and_nothing_else_leaves_a_trace() -> Result<()> {
     Ok(())
 }
 
-/// Redis refuses these verbs in every state of the queue: absent, empty, paused and full.
+/// Redis refuses these verbs to other roles in every state of the queue: absent, empty, paused and
+/// full.
 #[test]
 fn an_operators_verbs_are_refused_to_others_in_any_state() -> Result<()> {
     let mut queue = ready()?;
@@ -173,7 +174,8 @@ fn an_operators_verbs_are_refused_to_others_in_any_state() -> Result<()> {
                 "{role:?} could {words:?}"
             );
         }
-        // A consumer's node finds the queues of a pattern. SCAN shows all names and no content.
+        // A consumer's node uses SCAN to find the queues of a pattern. SCAN shows all key names,
+        // but no contents.
         let scans = !denied(&command(&mut user, &["SCAN".into(), "0".into()])?);
         ensure!(
             scans == (role == AclRole::Consumer),
@@ -183,10 +185,10 @@ fn an_operators_verbs_are_refused_to_others_in_any_state() -> Result<()> {
     Ok(())
 }
 
-/// The one exception: creating a queue needs an operator's rights, and a push without them leaves
-/// placeholders.
+/// Creating a queue needs an operator's rights. The one exception: a push without them is refused
+/// but leaves placeholders.
 #[test]
-fn an_operator_completes_a_queue_that_a_push_began() -> Result<()> {
+fn an_operator_can_complete_a_queue_that_a_push_began() -> Result<()> {
     let mut queue = ready()?;
     for role in [AclRole::Producer, AclRole::Consumer] {
         for call in both_ways("push", "dueq:{q}", [words![T0], plausible("push")].concat()) {
@@ -211,9 +213,9 @@ fn an_operator_completes_a_queue_that_a_push_began() -> Result<()> {
     Ok(())
 }
 
-/// Commands without a script: Redis separates the roles by command and key.
+/// Commands outside scripts: Redis separates the roles by command and key.
 #[test]
-fn a_producer_touches_no_lease_and_can_use_no_token() -> Result<()> {
+fn a_producer_can_change_no_lease_and_use_no_token() -> Result<()> {
     let mut queue = ready()?;
     let mut producer = queue.user(AclRole::Producer, "q")?;
     let before = queue.contents()?;
@@ -232,8 +234,8 @@ fn a_producer_touches_no_lease_and_can_use_no_token() -> Result<()> {
     ] {
         ensure!(denied(&command(&mut producer, &words)?), "{words:?}");
     }
-    // A producer may read when a lease runs out, and so it sees tokens. No script accepts them from
-    // it.
+    // A producer may read when leases end, and so it sees tokens. But no script accepts a token
+    // from a producer.
     let claim = command(
         &mut producer,
         &["HGET", "dueq:{q}:claims", "l"].map(Text::from),
@@ -262,7 +264,7 @@ fn a_producer_touches_no_lease_and_can_use_no_token() -> Result<()> {
 }
 
 #[test]
-fn no_role_reaches_another_queue() -> Result<()> {
+fn no_role_has_rights_on_another_queue() -> Result<()> {
     let mut queue = ready()?;
     let mut users: Vec<Connection> = ROLES
         .into_iter()
@@ -275,7 +277,7 @@ fn no_role_reaches_another_queue() -> Result<()> {
                 ensure!(denied(&command(user, &call)?), "{verb}");
             }
         }
-        // A script that declares no keys and names a key of another queue.
+        // The script declares no keys and names a key of another queue.
         let code = "return redis.call('HGETALL', 'dueq:{q}:messages')";
         for words in [
             words!["EVAL", code, 0],

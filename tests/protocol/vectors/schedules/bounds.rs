@@ -1,4 +1,4 @@
-//! What one call about schedules does at most, and that the next call goes on.
+//! How much one call about schedules does at most, and that the next call continues the work.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::vectors::schedules::declared::{
 const MINUTE: u64 = 60 * SECOND;
 const JITTER: u64 = 36_000 * DAY;
 
-/// Declares this many schedules of a set, as many in a call as one call takes.
+/// Declares this many schedules of a set, in calls that are as large as allowed.
 pub(crate) fn declare_many(queue: &mut Queue, set: &str, schedules: &[Vec<Text>]) -> Result<()> {
     for some in schedules.chunks(24) {
         let words = [words![set, "", ""], some.concat()].concat();
@@ -27,7 +27,7 @@ fn names(count: u64) -> Vec<String> {
     (0..count).map(|at| format!("s{at:03}")).collect()
 }
 
-/// A queue with this many schedules, each with a fire a second.
+/// A queue with this many schedules that each fire every second.
 fn with_many(count: u64) -> Result<Queue> {
     let mut queue = Queue::start()?;
     let schedules: Vec<_> = names(count)
@@ -39,7 +39,7 @@ fn with_many(count: u64) -> Result<Queue> {
 }
 
 #[test]
-fn a_claim_takes_64_timers_and_the_next_one_goes_on() -> Result<()> {
+fn a_claim_handles_64_timers_and_the_next_claim_continues() -> Result<()> {
     for promoted in [false, true] {
         let mut queue = with_many(150)?;
         let now = T0 + SECOND;
@@ -61,16 +61,16 @@ fn a_claim_takes_64_timers_and_the_next_one_goes_on() -> Result<()> {
     Ok(())
 }
 
-/// A cron whose list has 512 fires, one a minute.
+/// A cron whose list has 512 fires, one per minute.
 fn minutely(name: &str, spec: &str) -> Vec<Text> {
     let fires: Vec<u64> = (1..=512).map(|at| T0 + at * MINUTE).collect();
     cron(name, spec, &fires)
 }
 
 #[test]
-fn a_claim_computes_the_jitter_of_1000_fires_at_most() -> Result<()> {
+fn a_claim_computes_the_jitter_of_at_most_1000_fires() -> Result<()> {
     let mut queue = Queue::start()?;
-    // Nearly all fires are due, but none whatever its jitter is.
+    // Nearly all fires are due, but whether they are depends on their jitter.
     let crons: Vec<_> = names(6)
         .iter()
         .map(|name| minutely(name, &format!("jitter={JITTER}")))
@@ -130,7 +130,7 @@ fn apply_of_a_stored_schedule_ignores_its_fire_list() -> Result<()> {
 }
 
 #[test]
-fn a_page_looks_at_64_schedules() -> Result<()> {
+fn a_page_examines_64_schedules_per_call() -> Result<()> {
     let mut queue = with_many(150)?;
     let (mut cursor, mut seen) = (Text::default(), Vec::new());
     for length in [64, 64, 22] {
@@ -143,14 +143,14 @@ fn a_page_looks_at_64_schedules() -> Result<()> {
         cursor = page.part(1)?.bytes()?.clone();
     }
     ensure!(cursor.0.is_empty() && seen == names(150));
-    // The schedule that a cursor names may be gone.
+    // The schedule that a cursor names may have been removed.
     queue.ok("amend", T0, words!["remove", "s063"])?;
     let page = queue.ok("schedules", T0, words!["some s063", 1, ""])?;
     ensure!(page.part(2)?.part(0)?.part(0)?.text()? == "s064");
     Ok(())
 }
 
-/// Names without anything else.
+/// Entries that have only a name: such schedules stay.
 fn staying(names: &[String]) -> Vec<Text> {
     let item = |name: &String| words![name, "", "", "", "", ""];
     names.iter().flat_map(item).collect()
@@ -161,10 +161,10 @@ fn texts(reply: &Reply) -> Result<Vec<String>> {
 }
 
 #[test]
-fn prune_removes_24_a_call_and_says_whether_more_are_left() -> Result<()> {
+fn prune_removes_24_schedules_per_call_and_reports_more() -> Result<()> {
     let mut queue = with_many(100)?;
     queue.ok("promote", T0 + SECOND, words![1_000])?;
-    // The last call that removes some is full, and all behind these stay.
+    // The last call that removes schedules is full, and all schedules behind these stay.
     let stays = [names(100)[10..40].to_vec(), names(100)[78..].to_vec()].concat();
     let call = |words: &str| [words!["some", "", words], staying(&stays)].concat();
     let dry = queue.ok("schedule", T0, call("prune dry_run"))?;
@@ -181,7 +181,7 @@ fn prune_removes_24_a_call_and_says_whether_more_are_left() -> Result<()> {
     ensure!(removed == texts(dry.part(3)?)?);
     let page = queue.ok("schedules", T0, words!["", 1_000, ""])?;
     ensure!(page.part(2)?.list()?.len() == 52);
-    // A name that is no schedule is none of those that stay, and creates none.
+    // A name without a schedule is not among those that stay, and creates none.
     let other = [words!["some", "", "prune"], staying(&["other".to_owned()])].concat();
     queue.ok("schedule", T0, other)?;
     ensure!(show(&mut queue, "other").is_err());
@@ -189,7 +189,7 @@ fn prune_removes_24_a_call_and_says_whether_more_are_left() -> Result<()> {
 }
 
 #[test]
-fn names_of_a_set_stay_sorted() -> Result<()> {
+fn the_names_of_the_schedules_of_a_set_stay_sorted() -> Result<()> {
     let mut random = fastrand::Rng::with_seed(7);
     let mut queue = Queue::start()?;
     let mut expected = BTreeSet::new();
@@ -219,7 +219,7 @@ fn names_of_a_set_stay_sorted() -> Result<()> {
 }
 
 #[test]
-fn a_queue_has_1000_sets_and_forgets_an_empty_one() -> Result<()> {
+fn a_queue_has_at_most_1000_sets_and_forgets_an_empty_one() -> Result<()> {
     let mut queue = Queue::start()?;
     for set in 0..1_000 {
         queue.ok("schedule", T0, words![format!("{set}"), 5, ""])?;
@@ -231,7 +231,7 @@ fn a_queue_has_1000_sets_and_forgets_an_empty_one() -> Result<()> {
     );
     let items = [every("a", "every=1000")];
     apply(&mut queue, T0, ["7", "5", "forget"], &items)?;
-    // It has a schedule: nothing is forgotten.
+    // The set has a schedule, so it is not forgotten.
     ensure!(apply(&mut queue, T0, ["7", "4", ""], &[])?.0 == "STALE 5");
     let (_, _, removed) = apply(&mut queue, T0, ["7", "5", "forget prune"], &[])?;
     ensure!(removed == ["a"]);
@@ -250,7 +250,7 @@ fn a_queue_has_1000_sets_and_forgets_an_empty_one() -> Result<()> {
 }
 
 #[test]
-fn replace_allows_1000_earlier_ticks() -> Result<()> {
+fn replace_removes_at_most_1000_earlier_ticks() -> Result<()> {
     let mut queue = with("every=1000 overlap=replace")?;
     let now = T0 + 1_000 * SECOND;
     for tens in 0..10 {
@@ -270,7 +270,7 @@ fn replace_allows_1000_earlier_ticks() -> Result<()> {
 }
 
 #[test]
-fn purge_passes_timers_that_are_due_before_the_messages() -> Result<()> {
+fn purge_skips_timers_that_are_due_before_the_messages() -> Result<()> {
     let mut queue = with_many(150)?;
     let due = T0 + 10 * SECOND;
     for at in 0..5 {
@@ -286,7 +286,7 @@ fn purge_passes_timers_that_are_due_before_the_messages() -> Result<()> {
 }
 
 #[test]
-fn a_purge_passes_2000_timers_and_says_how_many() -> Result<()> {
+fn a_purge_skips_2000_timers_and_returns_how_many() -> Result<()> {
     let mut queue = with_many(2_050)?;
     let due = T0 + 10 * SECOND;
     queue.push(T0, "m", due, "payload")?;

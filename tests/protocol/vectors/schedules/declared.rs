@@ -1,4 +1,4 @@
-//! Schedules: helpers, and what apply declares.
+//! Helpers for schedules, and what an apply declares.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::model::check_structure;
 use crate::queue::{HOUR, Queue, SECOND, T0};
 use crate::reply::{Reply, Text, words};
 
-/// One schedule of an apply.
+/// The arguments of one schedule in an apply.
 pub(crate) fn every(name: &str, spec: &str) -> Vec<Text> {
     words![name, spec, "", "", "", "payload"]
 }
@@ -26,13 +26,13 @@ pub(crate) fn cron(name: &str, spec: &str, fires: &[u64]) -> Vec<Text> {
     ]
 }
 
-/// A list of fires as apply and refill take it.
+/// A list of fires in the form that apply and refill accept.
 pub(crate) fn listed(version: &str, last: u8, fires: &[u64]) -> String {
     let fires: Vec<String> = fires.iter().map(u64::to_string).collect();
     format!("{version} {last}\n{}", fires.join(" "))
 }
 
-/// The answer to an apply: the word, the schedules' replies, the removed ones.
+/// The reply to an apply: its word, the results of the schedules, and the removed names.
 pub(crate) fn apply(
     queue: &mut Queue,
     now: u64,
@@ -48,7 +48,7 @@ pub(crate) fn apply(
     Ok((reply.part(1)?.text()?, texts(2)?, texts(3)?))
 }
 
-/// Declares schedules in the set `some`, and returns their replies.
+/// Declares schedules in the set `some`. Returns their results.
 pub(crate) fn declare(queue: &mut Queue, now: u64, schedules: &[Vec<Text>]) -> Result<Vec<String>> {
     let (word, replies, _) = apply(queue, now, ["some", "", ""], schedules)?;
     ensure!(word == "OK", "{word}: {replies:?}");
@@ -69,7 +69,7 @@ pub(crate) fn cron_queue(spec: &str, fires: &[u64]) -> Result<Queue> {
     Ok(queue)
 }
 
-/// Refills with the version and the last listed fire that `schedules` shows.
+/// Refills the list of a cron, with the version and the last listed fire that `schedules` returns.
 pub(crate) fn refill(
     queue: &mut Queue,
     now: u64,
@@ -89,14 +89,14 @@ pub(crate) fn refill(
     Ok(replies[0].clone())
 }
 
-/// A schedule as `schedules` shows it.
+/// A schedule as the verb `schedules` returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) state: String,
     pub(crate) next: u64,
     pub(crate) last: u64,
     pub(crate) since: u64,
-    /// made, missed, overlapped, paused
+    /// The counts of fires: made, missed, overlapped, paused.
     pub(crate) counts: [u64; 4],
     pub(crate) triggered: u64,
     pub(crate) version: String,
@@ -123,7 +123,7 @@ pub(crate) fn show(queue: &mut Queue, name: &str) -> Result<Shown> {
     })
 }
 
-/// Claims up to `count` messages; returns their ids and the token.
+/// Claims up to `count` messages. Returns their ids and the token.
 pub(crate) fn claim(queue: &mut Queue, now: u64, count: u64) -> Result<(Vec<String>, Text)> {
     let token = queue.new_token();
     let reply = queue.ok("claim", now, words![count, &token, 30 * SECOND])?;
@@ -133,7 +133,7 @@ pub(crate) fn claim(queue: &mut Queue, now: u64, count: u64) -> Result<(Vec<Stri
     Ok((ids.collect::<Result<_>>()?, token))
 }
 
-/// The ids that a claim of all grants.
+/// Claims everything that is due. Returns the ids.
 pub(crate) fn ticks(queue: &mut Queue, now: u64) -> Result<Vec<String>> {
     Ok(claim(queue, now, 1_000)?.0)
 }
@@ -143,7 +143,7 @@ pub(crate) fn tick(nominal: u64) -> String {
     format!("s@{nominal}")
 }
 
-/// Checks the structure of the queue, and that META's counts of schedules equal a recount.
+/// Checks the structure of the queue, and that the counts of schedules in meta equal a recount.
 pub(crate) fn check(queue: &mut Queue) -> Result<()> {
     let state = queue.state()?;
     check_structure(&state, None)?;
@@ -174,7 +174,7 @@ pub(crate) fn check(queue: &mut Queue) -> Result<()> {
 }
 
 #[test]
-fn apply_keeps_a_schedule_whose_words_are_in_another_order() -> Result<()> {
+fn apply_keeps_a_schedule_whose_words_are_reordered() -> Result<()> {
     let mut queue = Queue::start()?;
     declare(
         &mut queue,

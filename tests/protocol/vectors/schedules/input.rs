@@ -1,4 +1,4 @@
-//! Input of the verbs of schedules that is refused, and writes nothing.
+//! Invalid input of the verbs of schedules: it is refused, and nothing is written.
 
 use anyhow::{Result, ensure};
 
@@ -6,7 +6,7 @@ use crate::queue::{HOUR, Queue, T0};
 use crate::reply::{Text, words};
 use crate::vectors::schedules::declared::{apply, cron, declare, every, listed};
 
-/// A queue with one schedule, so that a trace of a refused call shows.
+/// A queue with one schedule, so that any trace of a refused call is noticed.
 fn queue() -> Result<Queue> {
     let mut queue = Queue::start()?;
     declare(&mut queue, T0, &[every("old", "every=1000")])?;
@@ -28,7 +28,7 @@ fn refused(queue: &mut Queue, schedule: Vec<Text>, why: &str) -> Result<()> {
 }
 
 #[test]
-fn numbers_of_a_spec_are_refused_with_name_and_range() -> Result<()> {
+fn invalid_numbers_of_a_spec_are_refused_with_their_range() -> Result<()> {
     let mut queue = queue()?;
     let ranges = [
         ("every", 10, 3_155_760_000_000_u64),
@@ -68,7 +68,7 @@ fn numbers_of_a_spec_are_refused_with_name_and_range() -> Result<()> {
 }
 
 #[test]
-fn words_of_a_spec_are_refused_with_a_reason() -> Result<()> {
+fn invalid_words_of_a_spec_are_refused_with_a_reason() -> Result<()> {
     let mut queue = queue()?;
     let cases = [
         ("", "give either every, or zone"),
@@ -107,7 +107,7 @@ fn words_of_a_spec_are_refused_with_a_reason() -> Result<()> {
 }
 
 #[test]
-fn names_patterns_options_and_payloads_are_refused() -> Result<()> {
+fn invalid_names_patterns_options_payloads_are_refused() -> Result<()> {
     let mut queue = queue()?;
     let long = "n".repeat(101);
     for name in [
@@ -181,7 +181,7 @@ fn lists_of_fires_are_refused_unless_they_ascend() -> Result<()> {
 }
 
 #[test]
-fn calls_of_another_form_are_badargs_and_write_nothing() -> Result<()> {
+fn calls_of_the_wrong_form_are_badargs_and_write_nothing() -> Result<()> {
     let mut queue = queue()?;
     let (long, two_53) = ("x".repeat(101), "9007199254740994");
     let many = |count| vec![Text::from("n"); count];
@@ -224,7 +224,7 @@ fn calls_of_another_form_are_badargs_and_write_nothing() -> Result<()> {
 }
 
 #[test]
-fn names_with_odd_bytes_find_no_schedule() -> Result<()> {
+fn names_with_unusual_bytes_find_no_schedule() -> Result<()> {
     let mut queue = queue()?;
     let before = queue.contents()?;
     for name in [

@@ -1,4 +1,4 @@
-//! Overlap: what a fire does while an earlier tick is scheduled, ready or leased.
+//! Overlap policies: what a fire does while an earlier tick is scheduled, ready or leased.
 
 use anyhow::{Result, ensure};
 
@@ -9,7 +9,7 @@ use crate::vectors::schedules::declared::{claim, declare, every, show, tick, tic
 const FIRST: u64 = T0 + SECOND;
 const SECOND_FIRE: u64 = T0 + 2 * SECOND;
 
-/// Grants the first tick, and puts it into a state.
+/// Makes the first tick, and brings it into this state.
 fn first_in(queue: &mut Queue, state: &str) -> Result<()> {
     let (ids, token) = claim(queue, FIRST, 9)?;
     ensure!(ids == [tick(FIRST)]);
@@ -26,7 +26,7 @@ fn first_in(queue: &mut Queue, state: &str) -> Result<()> {
     Ok(())
 }
 
-/// The claim takes the timer first: the earlier tick stays behind it in the ready list.
+/// The claim meets the timer first. The earlier tick is behind it in the ready list.
 #[test]
 fn replace_removes_a_ready_tick_and_keeps_the_others() -> Result<()> {
     let mut queue = with("every=1000 overlap=replace")?;
@@ -66,9 +66,10 @@ fn replace_keeps_a_tick_that_the_same_claim_grants() -> Result<()> {
     Ok(())
 }
 
-/// A tick that expires in the claim that would replace it dies, and leaves no other trace.
+/// A tick that expires in the claim that would replace it dies of its expiry, and nothing else
+/// happens to it.
 #[test]
-fn replace_meets_a_tick_that_expires_in_the_same_claim() -> Result<()> {
+fn a_tick_that_expires_in_a_replacing_claim_dies_once() -> Result<()> {
     for on_expire in ["dead", "drop"] {
         let mut queue = Queue::start()?;
         let options = format!("expires=+500 on_expire={on_expire}");
@@ -85,7 +86,7 @@ fn replace_meets_a_tick_that_expires_in_the_same_claim() -> Result<()> {
 }
 
 #[test]
-fn an_id_that_is_taken_counts_as_overlap() -> Result<()> {
+fn a_fire_whose_id_is_taken_counts_as_overlapped() -> Result<()> {
     let mut queue = with("every=1000")?;
     queue.push(T0, &tick(FIRST), T0 + 100 * SECOND, "")?;
     ensure!(ticks(&mut queue, FIRST)?.is_empty());
@@ -95,7 +96,7 @@ fn an_id_that_is_taken_counts_as_overlap() -> Result<()> {
 }
 
 #[test]
-fn a_thousand_live_ticks_are_the_most_by_hand() -> Result<()> {
+fn trigger_is_refused_at_a_thousand_live_ticks() -> Result<()> {
     let mut queue = with("every=1000 overlap=skip")?;
     for from in 0..10_u64 {
         let times = (0..100).map(|at| T0 - from * 100 - at);
@@ -108,7 +109,8 @@ fn a_thousand_live_ticks_are_the_most_by_hand() -> Result<()> {
     Ok(())
 }
 
-/// Only a foreign hand can remove the payload. A trigger that replaces must not remove a tick first.
+/// Only another program can remove the payload. A trigger with `replace` must not remove a tick
+/// before it notices.
 #[test]
 fn trigger_without_a_payload_changes_nothing() -> Result<()> {
     let mut queue = with("every=1000 overlap=replace")?;
@@ -130,10 +132,10 @@ fn trigger_without_a_payload_changes_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A trigger makes the tick of a fire that is due, and the claim that reaches the fire takes only
-/// the timer.
+/// A trigger makes the tick of a due fire. The claim that reaches this fire then handles only the
+/// timer.
 #[test]
-fn replace_keeps_the_tick_by_hand_of_its_own_fire() -> Result<()> {
+fn replace_keeps_a_triggered_tick_of_the_same_fire() -> Result<()> {
     let mut queue = with("every=1000 overlap=replace")?;
     let made = queue.items("trigger", FIRST, words!["s", FIRST])?;
     ensure!(made == [format!("CREATED {}", tick(FIRST))]);
@@ -144,8 +146,8 @@ fn replace_keeps_the_tick_by_hand_of_its_own_fire() -> Result<()> {
 }
 
 #[test]
-fn a_fire_without_a_tick_replaces_nothing() -> Result<()> {
-    // Why the second fire makes no tick, and what becomes of it.
+fn a_fire_that_makes_no_tick_replaces_nothing() -> Result<()> {
+    // Each row: why the second fire makes no tick, and how it counts.
     for (spec, why) in [
         ("", "taken"),
         ("missed=skip within=5", "late"),
@@ -169,9 +171,10 @@ fn a_fire_without_a_tick_replaces_nothing() -> Result<()> {
     Ok(())
 }
 
-/// An id of a former tick is free. A message that a producer gives it is no tick.
+/// The id of a former tick is free. If a producer pushes a message with it, that message is not a
+/// tick.
 #[test]
-fn a_message_of_a_producer_is_neither_replaced_nor_an_overlap() -> Result<()> {
+fn a_producers_message_is_not_replaced_and_no_overlap() -> Result<()> {
     for overlap in ["skip", "replace"] {
         for by_hand in [false, true] {
             let what = format!("{overlap}, {by_hand}");
@@ -194,9 +197,10 @@ fn a_message_of_a_producer_is_neither_replaced_nor_an_overlap() -> Result<()> {
     Ok(())
 }
 
-/// Ticks of `allow` are not recorded. So their number is not limited, also after a change.
+/// Ticks of the policy `allow` are not recorded, so their number is not limited, even after a
+/// change to it.
 #[test]
-fn a_change_to_allow_ends_the_limit_of_ticks_by_hand() -> Result<()> {
+fn a_change_to_allow_ends_the_limit_of_triggered_ticks() -> Result<()> {
     let mut queue = with("every=1000 overlap=skip")?;
     for from in 0..10_u64 {
         let times = (0..100).map(|at| T0 - from * 100 - at);

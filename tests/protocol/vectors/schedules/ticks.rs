@@ -1,4 +1,4 @@
-//! When ticks are made: at their due time, once, by the policies of missed fires.
+//! When claims make ticks: once for each fire, at its due time, and by the policy for missed fires.
 
 use anyhow::{Result, ensure};
 
@@ -6,11 +6,11 @@ use crate::queue::{HOUR, Queue, SECOND, T0, token};
 use crate::reply::{Text, words};
 use crate::state::State;
 use crate::vectors::schedules::declared::{
-    apply, claim, cron, cron_queue, declare, every, listed, refill, show, tick, ticks, with,
+    apply, check, claim, cron, cron_queue, declare, every, listed, refill, show, tick, ticks, with,
 };
 
 #[test]
-fn every_counts_from_its_anchor_not_from_the_deploy() -> Result<()> {
+fn fires_count_from_the_anchor_not_from_the_declaration() -> Result<()> {
     for (spec, next) in [
         ("every=1000", T0 + 1_000),
         ("every=1000 anchor=250", T0 + 250),
@@ -29,8 +29,22 @@ fn every_counts_from_its_anchor_not_from_the_deploy() -> Result<()> {
     Ok(())
 }
 
+/// A claim of one due member knows the member behind it, but its own timer may return before that.
 #[test]
-fn a_tick_that_would_have_expired_is_missed() -> Result<()> {
+fn a_claim_of_the_only_tick_tells_the_next_fire() -> Result<()> {
+    let mut queue = with("every=10000")?;
+    queue.ok("push", T0, words!["", "far", T0 + HOUR, "", ""])?;
+    let claim = words![1, token('t'), SECOND];
+    let reply = queue.ok("claim", T0 + 10_000, claim)?;
+    ensure!(
+        reply.part(0)?.part(3)?.int()? == (T0 + 20_000) as i64,
+        "{reply:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_fire_whose_tick_would_have_expired_is_missed() -> Result<()> {
     let mut queue = Queue::start()?;
     let schedule = words![
         "s",
@@ -52,16 +66,16 @@ fn a_tick_that_would_have_expired_is_missed() -> Result<()> {
 }
 
 #[test]
-fn no_nominal_time_comes_twice_after_the_clock_went_back() -> Result<()> {
+fn no_fire_makes_two_ticks_after_the_clock_went_back() -> Result<()> {
     let mut queue = with("every=1000")?;
     ensure!(ticks(&mut queue, T0 + 5 * SECOND)? == [tick(T0 + 5 * SECOND)]);
     for at in 0..=5 {
         ensure!(ticks(&mut queue, T0 + at * SECOND)?.is_empty());
     }
-    // Neither does a change of the schedule bring them back.
+    // A change of the schedule does not make these fires again either.
     let changed = declare(&mut queue, T0, &[every("s", "every=1000 missed=all")])?;
     ensure!(changed == [format!("CHANGED {}", T0 + 6 * SECOND)]);
-    // A timer in the ready list waits for its time again.
+    // A timer on the ready list goes back to wait for its time.
     queue.ok("promote", T0 + 6 * SECOND, words![10])?;
     ensure!(ticks(&mut queue, T0 + 5 * SECOND)?.is_empty());
     ensure!(queue.state()?.ready.len() == 1);
@@ -82,7 +96,7 @@ fn recompute_after_the_clock_went_back_fires_by_the_rule() -> Result<()> {
     let again = |queue: &mut Queue, now| apply(queue, now, ["some", "", "recompute"], &schedules);
     let changed = format!("CHANGED {}", at(2));
     ensure!(again(&mut queue, at(1))?.1 == [&*changed, &*changed]);
-    // The same again, and one of schedules that need it not, changes nothing.
+    // A repetition changes nothing, and a schedule that needs no repair stays as it is.
     let before = [show(&mut queue, "s")?, show(&mut queue, "c")?];
     let kept = format!("KEPT {}", at(2));
     let replies = again(&mut queue, at(1))?.1;
@@ -95,7 +109,7 @@ fn recompute_after_the_clock_went_back_fires_by_the_rule() -> Result<()> {
 }
 
 #[test]
-fn ticks_are_made_on_a_full_server_and_beyond_max_messages() -> Result<()> {
+fn a_full_server_or_queue_does_not_stop_ticks() -> Result<()> {
     let mut queue = with("every=1000")?;
     queue.ok("configure", T0, words!["max_messages", 1])?;
     ensure!(ticks(&mut queue, T0 + SECOND)?.len() == 1);
@@ -111,7 +125,7 @@ fn ticks_are_made_on_a_full_server_and_beyond_max_messages() -> Result<()> {
 }
 
 #[test]
-fn limits_of_a_queue_hold_for_ticks() -> Result<()> {
+fn limits_of_a_queue_apply_to_ticks() -> Result<()> {
     let mut queue = with("every=1000")?;
     declare(&mut queue, T0, &[every("t", "every=1000")])?;
     queue.ok("configure", T0, words!["max_leased", 1])?;
@@ -129,7 +143,7 @@ fn limits_of_a_queue_hold_for_ticks() -> Result<()> {
 }
 
 #[test]
-fn fires_missed_in_a_pause_make_one_tick_at_its_resume() -> Result<()> {
+fn fires_missed_during_a_pause_make_one_tick_at_the_resume() -> Result<()> {
     let mut queue = with("every=1000")?;
     queue.ok("pause", T0, words![])?;
     ensure!(ticks(&mut queue, T0 + 5 * SECOND)?.is_empty());
@@ -140,14 +154,14 @@ fn fires_missed_in_a_pause_make_one_tick_at_its_resume() -> Result<()> {
 }
 
 #[test]
-fn ticks_carry_a_payload_of_one_mebibyte() -> Result<()> {
+fn ticks_have_payloads_of_up_to_one_mebibyte() -> Result<()> {
     let mut queue = Queue::start()?;
     let large = "x".repeat(1_048_576);
     let schedules: Vec<_> = ["a", "b", "c", "d", "e", "f"]
         .map(|name| words![name, "every=1000", "", "", "", &large])
         .to_vec();
     declare(&mut queue, T0, &schedules)?;
-    ensure!(ticks(&mut queue, T0 + SECOND)?.len() == 4); // 4 MiB a claim
+    ensure!(ticks(&mut queue, T0 + SECOND)?.len() == 4); // 4 MiB per claim
     ensure!(ticks(&mut queue, T0 + SECOND)?.len() == 2);
     Ok(())
 }
@@ -176,8 +190,66 @@ fn a_list_holds_512_fires_and_is_low_below_256() -> Result<()> {
     Ok(())
 }
 
+/// A schedule without other words takes a shorter way while one fire is due.
 #[test]
-fn a_claim_outlives_a_lost_list_and_a_lost_record() -> Result<()> {
+fn a_plain_tick_leaves_what_any_other_leaves() -> Result<()> {
+    let fires: Vec<u64> = (1..=260).map(|at| T0 + at * SECOND).collect();
+    for (rule, last, options) in [
+        ("every=1000", 0, ""),
+        ("every=1000", 0, "max_attempts=3"),
+        ("every=1000", 0, "expires=+50"),
+        ("zone=UTC", 0, ""),
+        ("zone=UTC", 1, "expires=+50"),
+    ] {
+        let seen = [rule, &format!("{rule} missed=one")].map(|spec| -> Result<_> {
+            let (pattern, list) = match rule {
+                "zone=UTC" => ("* * * * * *", listed("2026a", last, &fires)),
+                _ => ("", String::new()),
+            };
+            let (mut queue, mut seen) = (Queue::start()?, Vec::new());
+            let schedule = words!["s", spec, pattern, options, list, "payload"];
+            declare(&mut queue, T0, &[schedule])?;
+            queue.push(T0, &tick(T0 + 7_000), T0 + HOUR, "of a producer")?;
+            let times = [
+                999, 1_000, 1_999, 2_000, 3_060, 4_000, 5_000, 6_999, 7_000, 8_000, 9_999, 20_000,
+            ];
+            for at in times {
+                let token = queue.new_token();
+                let reply = queue.ok("claim", T0 + at, words![9, token, SECOND])?;
+                let granted = reply.deliveries()?;
+                check(&mut queue)?;
+                seen.push((granted, show(&mut queue, "s")?, queue.state()?.scheduled));
+            }
+            Ok(seen)
+        });
+        let [plain, other] = seen;
+        for (plain, other) in plain?.iter().zip(other?) {
+            ensure!(
+                *plain == other,
+                "{rule} {options}: {plain:?}, not {other:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A refill under newer rules moves the next fire; the entry of the ready list stays.
+#[test]
+fn a_ready_timer_waits_for_a_fire_that_moved() -> Result<()> {
+    let mut queue = with("every=1000")?;
+    let now = T0 + SECOND;
+    queue.ok("promote", now, words![9])?;
+    let record = words!["HGET", "dueq:{q}:meta", "schedule:s"];
+    let record = queue.command(record)?.text()?;
+    let moved = record.replacen(&now.to_string(), &(now + SECOND).to_string(), 1);
+    queue.command(words!["HSET", "dueq:{q}:meta", "schedule:s", moved])?;
+    ensure!(ticks(&mut queue, now)?.is_empty());
+    ensure!(ticks(&mut queue, now + SECOND)? == [tick(now + SECOND)]);
+    Ok(())
+}
+
+#[test]
+fn a_claim_survives_a_lost_list_and_a_lost_record() -> Result<()> {
     let mut queue = queue("")?;
     queue.command(words!["HDEL", "dueq:{q}:meta", "fires:s"])?;
     queue.push(T0, "a", T0, "")?;
@@ -196,7 +268,7 @@ fn a_claim_outlives_a_lost_list_and_a_lost_record() -> Result<()> {
 }
 
 #[test]
-fn timers_take_no_places_of_max_messages() -> Result<()> {
+fn timers_do_not_count_towards_max_messages() -> Result<()> {
     let mut queue = with("every=3600000")?;
     declare(&mut queue, T0, &[every("t", "every=3600000")])?;
     queue.ok("configure", T0, words!["max_messages", 2])?;
@@ -204,7 +276,7 @@ fn timers_take_no_places_of_max_messages() -> Result<()> {
     ensure!(push(&mut queue, "a")? == "CREATED" && push(&mut queue, "b")? == "CREATED");
     let full = push(&mut queue, "c")?;
     ensure!(full.starts_with("FULL"), "{full}");
-    // A tick is a message: it takes a place.
+    // A tick is a message, so it counts.
     ensure!(queue.items("cancel", T0, words!["", "a"])? == ["CANCELLED"]);
     queue.ok("trigger", T0, words!["s", "now"])?;
     ensure!(push(&mut queue, "c")?.starts_with("FULL"));
@@ -212,7 +284,7 @@ fn timers_take_no_places_of_max_messages() -> Result<()> {
 }
 
 #[test]
-fn a_repeated_cancel_leaves_a_tick_triggered_again() -> Result<()> {
+fn a_repeated_cancel_spares_a_tick_that_was_made_again() -> Result<()> {
     for times in [words!["now"], words![T0 - 60_000]] {
         let mut queue = with("every=3600000")?;
         let trigger = || [words!["s"], times.clone()].concat();
@@ -228,9 +300,10 @@ fn a_repeated_cancel_leaves_a_tick_triggered_again() -> Result<()> {
     Ok(())
 }
 
-/// A refill with newer rules may bring an earlier fire while the timer is ready. Its entry there has the former time.
+/// A refill with newer rules may bring an earlier fire while the timer is ready. The timer's entry
+/// there still has the old time.
 #[test]
-fn a_timer_leaves_the_ready_list_for_its_present_fire() -> Result<()> {
+fn a_ready_timer_whose_fire_changed_uses_the_new_fire() -> Result<()> {
     type Way = fn(&mut Queue) -> Result<()>;
     let ways: [(&str, Way); 2] = [
         ("purge", |queue| {

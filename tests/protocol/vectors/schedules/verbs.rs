@@ -1,5 +1,5 @@
-//! What a schedule knows of its fires: `since`, `next`, `last` and the counts, through pauses, refills
-//! and changes. Each fire from `since` to `last` is counted once, and no other one.
+//! The times and counts of a schedule (`since`, `next`, `last`) through pauses, refills and
+//! changes. Each fire from `since` to `last` is counted exactly once, and no other fire is counted.
 
 use anyhow::{Result, ensure};
 
@@ -45,7 +45,7 @@ fn a_resume_before_the_first_fire_changes_no_time() -> Result<()> {
             "{spec}: {resumed}"
         );
         ensure!(show(&mut queue, "s")? == before, "{spec}");
-        // So a change may make the start earlier.
+        // So a change of the schedule may make its start earlier.
         let changed = declare(&mut queue, T0 + 3, &[every("s", "every=1000")])?;
         ensure!(
             changed == [format!("CHANGED {}", T0 + SECOND)],
@@ -55,10 +55,10 @@ fn a_resume_before_the_first_fire_changes_no_time() -> Result<()> {
     Ok(())
 }
 
-/// A list holds 512 fires. Nobody knows those behind it, so each list that is over as a whole makes
-/// the one tick that `missed=one` wants.
+/// A list has 512 fires, and the fires behind it are not known. So for each list whose fires are
+/// all in the past, `missed=one` makes one tick.
 #[test]
-fn a_cron_that_was_dry_for_long_makes_one_tick_a_list() -> Result<()> {
+fn a_cron_that_was_dry_for_long_makes_one_tick_per_list() -> Result<()> {
     let mut queue = cron_queue("missed=one", &FIRES)?;
     ensure!(ticks(&mut queue, FIRES[2])? == [tick(FIRES[2])]);
     let now = T0 + 10_000 * SECOND;
@@ -79,7 +79,7 @@ fn a_cron_that_was_dry_for_long_makes_one_tick_a_list() -> Result<()> {
 }
 
 #[test]
-fn pruned_schedules_do_not_count_against_the_limit() -> Result<()> {
+fn pruned_schedules_make_room_below_the_limit() -> Result<()> {
     let mut queue = Queue::start()?;
     let names = |set: u64, from: u64, count: u64| -> Vec<_> {
         let names = (from..from + count).map(move |at| format!("s{set}.{at}"));
@@ -88,10 +88,10 @@ fn pruned_schedules_do_not_count_against_the_limit() -> Result<()> {
     for (set, count) in (0..9).map(|set| (set, 1_000)).chain([(9, 999), (11, 1)]) {
         declare_many(&mut queue, &set.to_string(), &names(set, 0, count))?;
     }
-    // The queue is full. The call removes as many as it creates.
+    // The queue has as many schedules as allowed. The call removes as many as it creates.
     let (word, replies, removed) = apply(&mut queue, T0, ["5", "", "prune"], &names(5, 990, 24))?;
     ensure!(word == "OK" && removed.len() == 24, "{:?}", replies.last());
-    // Ten stayed, 14 were created: there is room for ten.
+    // Ten schedules stayed and 14 were created, so there is room for ten.
     let (word, replies, _) = apply(&mut queue, T0, ["6", "", ""], &names(6, 1_000, 11))?;
     ensure!(
         word == "INVALID",
@@ -99,7 +99,7 @@ fn pruned_schedules_do_not_count_against_the_limit() -> Result<()> {
     );
     let (word, replies, _) = apply(&mut queue, T0, ["6", "", ""], &names(6, 1_000, 10))?;
     ensure!(word == "OK", "{replies:?}");
-    // Those that stay make no room.
+    // Schedules that stay make no room.
     let (word, replies, _) = apply(&mut queue, T0, ["11", "", "prune"], &names(11, 0, 2))?;
     ensure!(word == "INVALID", "{:?}", replies.last());
     ensure!(replies[1] == "INVALID this queue would have more than 10000 schedules");
@@ -129,7 +129,7 @@ fn timer_at(queue: &mut Queue) -> Result<Option<f64>> {
 }
 
 #[test]
-fn a_removed_schedule_leaves_the_ready_list() -> Result<()> {
+fn a_removed_schedule_takes_its_timer_off_the_ready_list() -> Result<()> {
     for way in ["remove", "prune", "change"] {
         let mut queue = with("every=1000")?;
         queue.push(T0, "a", T0 + 999, "")?;
@@ -150,7 +150,7 @@ fn a_removed_schedule_leaves_the_ready_list() -> Result<()> {
 }
 
 #[test]
-fn purge_keeps_timers_and_peek_shows_none() -> Result<()> {
+fn purge_keeps_timers_and_peek_does_not_return_them() -> Result<()> {
     let mut queue = with("every=1000")?;
     declare(&mut queue, T0, &[every("t", "every=1000")])?;
     for id in ["a", "b"] {
@@ -203,7 +203,7 @@ fn purge_keeps_timers_and_peek_shows_none() -> Result<()> {
 }
 
 #[test]
-fn no_verb_of_messages_takes_a_timer() -> Result<()> {
+fn no_verb_of_messages_acts_on_a_timer() -> Result<()> {
     let mut queue = with("every=1000")?;
     let id = "\u{4}s";
     let before = queue.contents()?;
@@ -222,7 +222,7 @@ fn no_verb_of_messages_takes_a_timer() -> Result<()> {
 }
 
 #[test]
-fn ticks_are_messages_for_throttle_and_requeue() -> Result<()> {
+fn throttle_and_requeue_treat_ticks_as_messages() -> Result<()> {
     let mut queue = with("every=1000")?;
     queue.push(T0, "a", T0, "")?;
     let (now, held) = (T0 + 2 * SECOND, token('a'));
@@ -242,7 +242,7 @@ fn ticks_are_messages_for_throttle_and_requeue() -> Result<()> {
 }
 
 #[test]
-fn audit_and_verify_find_no_fault_and_repair_a_lost_timer() -> Result<()> {
+fn audit_and_verify_accept_schedules_and_repair_lost_timers() -> Result<()> {
     let audit = |queue: &mut Queue, repair: &str| -> Result<usize> {
         let mut found = 0;
         for part in PARTS {

@@ -1,5 +1,5 @@
-//! The processes of a soak, which this program starts: they read requests as JSON lines and answer
-//! each with one.
+//! The processes of a soak, which this program starts. They read requests as JSON lines, and answer
+//! each with one line.
 
 mod node;
 mod producer;
@@ -34,16 +34,16 @@ pub(super) enum Name {
 #[serde(tag = "do", rename_all = "snake_case")]
 pub(super) enum Request {
     Begin(Begin),
-    /// Report since the last report.
+    /// Report what happened since the last report.
     Sample,
-    /// Stop, finish the work in flight, and report since the last report.
+    /// Stop, finish the work in flight, and report what happened since the last report.
     End,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Begin {
-    /// Push so many per second, regardless of the queue; absent: as fast as the queue takes it. A
-    /// node handles its deliveries.
+    /// The number of pushes per second, independent of the queue. Absent: push as fast as the queue
+    /// takes messages; a node then handles its deliveries.
     pub(super) rate: Option<u64>,
 }
 
@@ -58,35 +58,36 @@ pub(super) enum Answer<T> {
 /// The report of a node.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Handled {
-    /// From the due time to the start of the handler, of messages that were not due at once.
+    /// Times from the due time to the start of the handler, for messages with a delay.
     pub(super) late: Pairs,
-    /// From the intended push to the start of the handler, of messages that were due at once.
+    /// Times from the intended push to the start of the handler, for messages that were due at
+    /// once.
     pub(super) immediate: Pairs,
-    /// Deliveries before the due time.
+    /// The number of deliveries before the due time.
     pub(super) early: u64,
-    /// Deliveries of messages that were to be cancelled.
+    /// The number of deliveries of messages that should have been cancelled before.
     pub(super) unwanted: u64,
 }
 
 /// The report of a producer.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Pushed {
-    /// How many calls had an unexpected outcome, and the last of them.
+    /// The number of calls with an unexpected outcome; below, the last of them.
     pub(super) failed: u64,
     pub(super) failure: Option<String>,
-    /// Cancels and reschedules that came too late.
+    /// The number of cancels and reschedules that came too late.
     pub(super) too_late: u64,
-    /// How long after its time by the pace each message was stored.
+    /// How long after its intended time each message was stored.
     pub(super) behind: Pairs,
 }
 
-/// One of the processes, from the inside.
+/// One of the processes, from inside.
 trait Role: Sized {
     type Report: Serialize + DeserializeOwned;
 
     async fn connect(server: &str, queue: &str) -> Result<Self>;
     async fn begin(&mut self, begin: Begin) -> Result<()>;
-    /// The report since the last call. Fails if a started task has ended.
+    /// The report since the last report. Fails if a task has ended that should run.
     async fn sample(&mut self) -> Result<Self::Report>;
     async fn end(&mut self) -> Result<Self::Report>;
 }

@@ -25,7 +25,7 @@ struct Worker {
     running: JoinHandle<Result<(), dueq::Error>>,
 }
 
-/// The handlers' observations since the last report.
+/// What the handlers observed since the last report.
 struct Seen {
     late: Spread,
     immediate: Spread,
@@ -43,14 +43,14 @@ impl Seen {
         }
     }
 
-    /// The server has the same clock, the machine's.
+    /// Handles a delivery. The server runs on this machine, so both have one clock.
     fn handle(&mut self, delivery: &Delivery) -> Settlement {
         let now_us = unix_us();
         let Some((pushed_due_ms, mark)) = read(delivery.payload()) else {
             return Settlement::bury("no payload of a soak");
         };
         let first = delivery.attempt() == 1;
-        // A rescheduled message has the due time of the queue, any other that of its payload.
+        // A rescheduled message has its due time from the queue; any other has it in the payload.
         let moved = !first || mark == Mark::Rescheduled;
         let due_us = 1_000
             * if moved {

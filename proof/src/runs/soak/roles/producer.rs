@@ -14,12 +14,13 @@ use super::{Begin, Pushed, Role};
 use crate::runs::soak::mixture::{Fate, LATER, Mixture};
 use crate::runs::soak::spread::Spread;
 
-/// How often it pushes the messages due by the pace.
+/// The interval between two pushes of the messages that are due by the pace.
 const TICK: Duration = Duration::from_millis(1);
-/// As fast as the queue takes it: pushes so many in a call while at most so many wait.
+/// Without a rate: pushes this number of messages per call, while at most this number wait.
 const WAITING: u64 = 100_000;
 const AT_ONCE: usize = 500;
-/// Divides all delays then, or most messages would still wait at the end of the measurement.
+/// Without a rate all delays are divided by this; otherwise most messages would still wait at the
+/// end of the measurement.
 const HASTE: u64 = 10;
 
 pub(super) struct Producer {
@@ -43,7 +44,7 @@ struct Done {
 
 /// A message, and its change after the push.
 struct Item {
-    /// When it was to be pushed, in Unix microseconds.
+    /// The intended time of the push, in Unix microseconds.
     at_us: u64,
     message: Message,
     then: Option<Then>,
@@ -51,7 +52,7 @@ struct Item {
 
 enum Then {
     Cancel,
-    /// To this Unix millisecond.
+    /// Reschedule the message to this Unix millisecond.
     Reschedule(u64),
 }
 
@@ -119,7 +120,7 @@ impl Pushing {
         }
     }
 
-    /// Pushes by the clock, regardless of earlier pushes.
+    /// Pushes by the clock, without waiting for earlier pushes.
     async fn pace(self, rate: u64, stop: CancellationToken) -> Result<()> {
         let (mut mixture, mut tasks) = (Mixture::new(1), JoinSet::new());
         let (start_us, mut next) = (unix_us(), 0);
@@ -152,7 +153,7 @@ impl Pushing {
         Ok(())
     }
 
-    /// Pushes whenever fewer than so many wait.
+    /// Pushes whenever fewer than `WAITING` messages wait.
     async fn flood(self, stop: CancellationToken) -> Result<()> {
         let (mut mixture, mut later) = (Mixture::new(HASTE), JoinSet::new());
         while !stop.is_cancelled() {
@@ -184,7 +185,7 @@ impl Pushing {
     }
 }
 
-/// The next message, with the intended time of its push, from which its due time counts.
+/// The next message. Its due time counts from the intended time of its push.
 fn item(mixture: &mut Mixture, at_us: u64) -> Item {
     let (planned, at_ms) = (mixture.draw(), at_us / 1_000);
     let due_ms = at_ms + planned.delay_ms;

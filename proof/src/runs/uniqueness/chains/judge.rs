@@ -1,9 +1,9 @@
 //! Judges the chains of a run.
 //!
-//! The messages are those that the server's record says were stored. Each child has the run that
-//! pushed it as its payload, so the record names the run whose `ack_push` took effect. Runs are known
-//! by the lines that they printed before they acted. The answers only serve to find one that the
-//! record contradicts.
+//! The stored messages are those in the server's record. The payload of each child names the run
+//! that pushed it, so the record shows which run's `ack_push` took effect. Runs are known by the
+//! lines that they printed before they acted. Answers serve only to find those that the record
+//! contradicts.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ pub(super) enum Answer {
     Done,
     Gone,
     Lost,
-    /// An error; the call may have acted.
+    /// An error: the call may have taken effect.
     Unknown,
 }
 
@@ -23,7 +23,7 @@ pub(super) enum Answer {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stored {
     pub(super) step: Step,
-    /// Its payload: the run that pushed it; none for a first step.
+    /// Its payload: the run that pushed it; `None` for a first step.
     pub(super) by: Option<Uid>,
 }
 
@@ -31,7 +31,8 @@ pub(super) struct Stored {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run {
     pub(super) step: Step,
-    /// Of its `ack_push`; none if the run was killed before it, or gave its delivery back.
+    /// The answer to its `ack_push`; `None` if the run was killed before, or gave its delivery
+    /// back.
     pub(super) answer: Option<Answer>,
 }
 
@@ -39,10 +40,10 @@ pub(super) struct Run {
 pub(super) struct History {
     pub(super) chains: u32,
     pub(super) stored: Vec<Stored>,
-    /// Ids of messages that the server stored and that are no steps.
+    /// Ids of stored messages that belong to no step.
     pub(super) strays: Vec<String>,
     pub(super) runs: HashMap<Uid, Run>,
-    /// Answers to runs that had given their delivery back.
+    /// Answers to runs that had already given their delivery back.
     pub(super) stale: Vec<(Uid, Answer)>,
 }
 
@@ -58,7 +59,7 @@ struct Known {
 impl History {
     pub(super) fn violations(&self) -> Violations {
         let mut violations = Violations::default();
-        // First the causes: broken chains follow from them.
+        // Report the causes first: broken chains follow from them.
         for stray in &self.strays {
             violations.add(format!("{stray:?} was stored: the child of a refused ack"));
         }
@@ -104,7 +105,7 @@ impl History {
         violations
     }
 
-    /// A child was pushed by a run of its parent whose ack was not refused.
+    /// Checks that each child was pushed by a run of its parent whose ack was not refused.
     fn check_pusher(&self, stored: Stored, violations: &mut Violations) {
         let Stored { step, by } = stored;
         let Some(number) = step.number.checked_sub(1) else {
@@ -126,7 +127,7 @@ impl History {
         }
     }
 
-    /// An ack that was accepted has stored the child.
+    /// Checks that every accepted ack has stored the child.
     fn check_answers(&self, steps: &[Known], violations: &mut Violations) {
         for (uid, run) in &self.runs {
             if run.answer != Some(Answer::Done) || run.step.is_last() {
@@ -146,7 +147,7 @@ impl History {
         }
     }
 
-    /// How many runs got this answer.
+    /// The number of runs that got this answer.
     pub(super) fn answered(&self, answer: Answer) -> usize {
         let runs = self.runs.values();
         runs.filter(|run| run.answer == Some(answer)).count()

@@ -1,5 +1,5 @@
-//! Scenario `chains`: workers that are killed and stopped run chains of five steps, and each step
-//! follows once.
+//! Scenario `chains`: workers that are killed and stopped run chains of five steps. Each step must
+//! follow exactly once.
 
 mod judge;
 pub(super) mod step;
@@ -26,16 +26,16 @@ use step::{STEPS, Step};
 
 /// The payload of the first step of each chain.
 const ROOT: &str = "root";
-/// How many chains run at a time: about two for each handler.
+/// The number of chains in the queue at a time: about two for each handler.
 const IN_FLIGHT: u64 = 256;
-/// The time between two looks at how many chains still run.
+/// The interval between two checks of how many chains still run.
 const REFILL: Duration = Duration::from_millis(50);
-/// Longer than the lease: the deliveries of a stopped worker are lost.
+/// How long a worker is stopped: longer than the lease, so that it loses its deliveries.
 const STOP: Duration = Duration::from_millis(LEASE.as_millis() as u64 + 1_500);
 
 #[derive(Default)]
 struct Progress {
-    /// Whether the first steps of all chains are in the queue.
+    /// Whether the first steps of all chains have been pushed.
     all_pushed: AtomicBool,
     acked: AtomicU64,
 }
@@ -43,7 +43,7 @@ struct Progress {
 pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()> {
     let server = recording_server()?;
     let queue = Client::connect(&server.url()).await?.queue(QUEUE)?;
-    // A message may meet many killed workers, and is to survive them.
+    // A message may be leased by many killed workers, and must survive that.
     queue
         .configure(QueueLimits::new().max_crashes(1_000_000))
         .await?;
@@ -107,8 +107,9 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     Ok(())
 }
 
-/// Keeps so many chains in the queue until all were pushed. Few, so that a message which was given
-/// back, or whose lease was lost, soon has another run while its former one tries to ack it.
+/// Keeps `IN_FLIGHT` chains in the queue until all were pushed. They are few, so that a message
+/// that was given back or whose lease was lost soon has another run, while its earlier run tries to
+/// ack it.
 async fn push(queue: &Queue, chains: u32, progress: &Progress) -> Result<()> {
     let mut next = 0;
     while next < chains {
@@ -129,12 +130,12 @@ async fn push(queue: &Queue, chains: u32, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-/// The faults of a run: each time the next one of kill, kill and stop.
+/// The faults of a run, in rotation: kill, kill, stop.
 #[derive(Default)]
 struct Faults {
     kills: u64,
     stops: u64,
-    /// Stopped workers, and when each goes on.
+    /// The stopped workers, and when each is resumed.
     stopped: Vec<(Instant, u64)>,
 }
 
@@ -151,7 +152,7 @@ impl Faults {
         Ok(())
     }
 
-    /// Lets the workers go on that were stopped for long enough.
+    /// Resumes workers that were stopped for long enough.
     fn resume(&mut self, crew: &Crew) -> Result<()> {
         let now = Instant::now();
         for (_, worker) in self.stopped.extract_if(.., |(until, _)| *until <= now) {
@@ -191,7 +192,7 @@ async fn handled(
     }
 }
 
-/// Notes a line of a worker.
+/// Notes one line of a worker.
 fn take(line: &Line, history: &mut History) -> Result<()> {
     let words: Vec<&str> = line.text.split(' ').collect();
     let [kind, uid, word] = words[..] else {

@@ -5,15 +5,15 @@ use std::str::FromStr;
 
 use anyhow::{Context, Error};
 
-/// Steps of a chain.
+/// The number of steps of a chain.
 pub(in crate::runs::uniqueness) const STEPS: usize = 5;
 
-/// A step of a chain. The first one has an id that the producer chose, the others those of follow-up
-/// messages.
+/// A step of a chain. The producer chose the id of the first step; the others have ids of
+/// follow-ups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::runs::uniqueness) struct Step {
     pub(super) chain: u32,
-    /// 0 to 4
+    /// The number of the step in its chain, 0 to 4.
     pub(super) number: usize,
 }
 
@@ -42,12 +42,12 @@ impl Step {
         self.number + 1 == STEPS
     }
 
-    /// The id of a message that no step has: that of a refused ack.
+    /// The id of a message that belongs to no step: the child of an ack that must be refused.
     pub(in crate::runs::uniqueness) fn stale_id(self, uid: Uid) -> String {
         format!("{{chain:{}}}/stale/{uid}", self.chain)
     }
 
-    /// The place of this step among those of all chains.
+    /// The index of this step among the steps of all chains.
     pub(super) fn index(self) -> usize {
         self.chain as usize * STEPS + self.number
     }

@@ -13,7 +13,7 @@ fn uid(number: usize) -> Uid {
     Uid { worker: 1, run }
 }
 
-/// One chain; step 1 had a run before that was killed.
+/// The history of one chain. Step 1 had an earlier run that was killed.
 fn sound() -> History {
     let mut history = History {
         chains: 1,
@@ -82,7 +82,7 @@ fn chain_with_a_killed_run_is_sound() {
     assert!(texts_of(&sound()).is_empty());
     let mut history = sound();
     answer(&mut history, KILLED, Answer::Lost);
-    // The reply was lost, and the repetition found the delivery gone.
+    // The reply was lost, and the repeated call found that the delivery had ended.
     answer(&mut history, uid(2), Answer::Gone);
     assert!(texts_of(&history).is_empty());
 }

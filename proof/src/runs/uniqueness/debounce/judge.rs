@@ -1,10 +1,10 @@
 //! Judges the debounces of a run.
 //!
-//! A debounce begins with a push that stored a message, and contains the pushes that replaced it. It
-//! fires once, with the payload of the last of them: `max_wait` after the first push, or `delay` after
-//! the last one if the pushes paused for so long. The first push was due `delay` after the server's
-//! time of it, which tells that time; it lies between the call and the answer. The time of the last
-//! push is only known to lie there, so a slow machine widens that bound and violates none.
+//! A debounce begins with a push that stores a message, and includes the pushes that replace it. It
+//! fires once, with the payload of the last of them: `max_wait` after the first push, or earlier,
+//! `delay` after the last one, if the pushes paused for that long. The due time of the first push
+//! gives its time: it was due `delay` after that. The time of the last push is known only to lie
+//! between call and answer, so on a slow machine that bound is wide and not violated.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -13,17 +13,17 @@ use dueq_testkit::report::Violations;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It stored a message with this due time: a debounce begins.
+    /// The push stored a message with this due time: a debounce begins.
     Created { due_ms: u64 },
-    /// It replaced the message that waits.
+    /// The push replaced the waiting message.
     Moved,
-    /// The handler had the message: nothing changed.
+    /// A handler had the message, so nothing changed.
     Running,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Push {
-    /// The payload.
+    /// The number in the payload.
     pub(super) number: u64,
     pub(super) sent_ms: u64,
     pub(super) answered_ms: u64,
@@ -42,9 +42,9 @@ pub(super) struct Fired {
 pub(super) struct History {
     pub(super) delay_ms: u64,
     pub(super) max_wait_ms: u64,
-    /// The pushes of each id, one after the other.
+    /// The pushes of each id, in order.
     pub(super) pushes: HashMap<u32, Vec<Push>>,
-    /// The deliveries of each id, in the order of their handlers.
+    /// The deliveries of each id, in the order in which their handlers started.
     pub(super) fired: HashMap<u32, Vec<Fired>>,
 }
 
@@ -53,9 +53,9 @@ pub(super) struct Verdict {
     pub(super) violations: Violations,
     /// Debounces that fired at their `max_wait`.
     pub(super) full: u64,
-    /// Debounces that fired earlier, because their pushes paused.
+    /// Debounces that fired earlier because their pushes paused.
     pub(super) paused: u64,
-    /// Deliveries after a lease that ran out.
+    /// Deliveries after an expired lease.
     pub(super) repeated: u64,
 }
 
@@ -123,16 +123,16 @@ impl History {
 }
 
 impl Push {
-    /// The server's time of the push lies here; it is rounded up.
+    /// The range of the server's time of the push; that time is rounded up.
     fn span(&self) -> RangeInclusive<u64> {
         self.sent_ms..=self.answered_ms + 1
     }
 }
 
-/// The first and the last push of a debounce that took effect.
+/// The first and the last effective push of a debounce.
 struct Debounce {
     first: Push,
-    /// The due time that the first push gave the message.
+    /// The due time that the first push gave to the message.
     due_ms: u64,
     last: Push,
 }

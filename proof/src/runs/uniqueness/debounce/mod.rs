@@ -1,4 +1,4 @@
-//! Scenario `debounce`: ids that are pushed again and again fire when their limit is reached.
+//! Scenario `debounce`: ids that are pushed repeatedly must fire when their `max_wait` is over.
 
 mod judge;
 #[cfg(test)]
@@ -24,15 +24,15 @@ use judge::{Answer, Fired, History, Push};
 
 const IDS: u32 = 100;
 const EVERY: Duration = Duration::from_millis(100);
-/// Longer than the pauses between pushes, so that only the limit lets a message fire.
+/// The delay; longer than the pauses between pushes, so that only `max_wait` makes a message fire.
 const DELAY: Duration = Duration::from_secs(1);
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// What the handlers saw.
+/// What the handlers observed.
 struct Seen {
     fired: Mutex<HashMap<u32, Vec<Fired>>>,
     late_us: Mutex<Histogram<u64>>,
-    /// How often each id fired.
+    /// How often each id has fired.
     counts: Vec<AtomicU64>,
 }
 
@@ -109,14 +109,14 @@ fn record(delivery: &Delivery, seen: &Seen) -> Result<()> {
     Ok(())
 }
 
-/// Pushes each id until it has fired so often. The pushes of an id follow one another.
+/// Pushes each id until it has fired `rounds` times. The pushes of one id follow one another.
 async fn pushed(rounds: u64, url: &str, seen: &Arc<Seen>) -> Result<HashMap<u32, Vec<Push>>> {
     let queue = Client::connect(url).await?.queue(QUEUE)?;
     let mut tasks = JoinSet::new();
     for id in 0..IDS {
         let (queue, seen) = (queue.clone(), Arc::clone(seen));
         tasks.spawn(async move {
-            // Spread evenly, so that the due times are, too.
+            // Start the ids at evenly spread times, so that due times are spread as well.
             tokio::time::sleep(MAX_WAIT * id / IDS).await;
             let mut ticks = tokio::time::interval(EVERY);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -18,7 +18,8 @@ fn fired(number: u64, due_ms: u64) -> Fired {
     }
 }
 
-/// Pushes every 100 ms with a delay of 1 s and a limit of 5 s, until it fires.
+/// A history of pushes every 100 ms with a delay of 1 s and a `max_wait` of 5 s, until the id
+/// fires.
 fn sound() -> History {
     let mut pushes = vec![push(0, 10_000, Answer::Created { due_ms: 11_001 })];
     pushes.extend((1..50).map(|number| push(number, 10_000 + 100 * number, Answer::Moved)));
@@ -74,7 +75,7 @@ fn firing_after_the_limit_is_found() {
     let mut history = sound();
     *delivery(&mut history) = fired(49, 15_002);
     only_violation(&history, "was due at 15002");
-    // As if there were no limit: a second after the last push.
+    // The message fires as if there were no `max_wait`: one second after the last push.
     *delivery(&mut history) = fired(49, 15_901);
     only_violation(&history, "was due at 15901");
 }

@@ -1,20 +1,20 @@
-//! Judges the messages that were pushed again during their first run.
+//! Judges messages whose id was pushed again during their first run.
 //!
-//! The server's record shows, in its order, which payloads became the message of an id, when workers
-//! took it, and which next messages were kept. The runs are those that the workers printed.
+//! The server's record shows, in order, which payloads became the message of an id, when workers
+//! claimed it, and which next messages were kept. The runs are those that workers printed.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{FIRST, LAST};
 use dueq_testkit::report::Violations;
 
-/// A change of one id in the server's record; the numbers are payloads.
+/// A change of one id in the server's record. The numbers are those in payloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     /// This payload became the message of the id.
     Stored(u8),
     Claimed,
-    /// This payload is kept for after the delivery.
+    /// This payload is kept until the delivery ends.
     Kept(u8),
 }
 
@@ -24,11 +24,11 @@ pub(super) struct Run {
     pub(super) attempt: u32,
 }
 
-/// The answer to a push during the first run.
+/// The answer to a push that was made during the first run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     Next,
-    /// The lease had run out, and the push replaced the message that waited.
+    /// The lease had expired, and the push replaced the waiting message.
     Moved,
     Other,
 }
@@ -38,7 +38,7 @@ pub(super) struct History {
     pub(super) messages: u32,
     pub(super) events: HashMap<u32, Vec<Event>>,
     pub(super) runs: HashMap<u32, Vec<Run>>,
-    /// Of the pushes with the payloads 1, 2 and so on.
+    /// For each id: the answers to the pushes with the payloads 1, 2 and so on.
     pub(super) answers: HashMap<u32, Vec<Answer>>,
 }
 
@@ -59,8 +59,8 @@ impl History {
         violations
     }
 
-    /// The last payload became the message exactly once, and as the last one. An earlier one did so
-    /// only if the delivery ended between two pushes.
+    /// Checks that the last payload became the message exactly once, and after all others. An
+    /// earlier payload may do so only if the delivery ended between two pushes.
     fn storing(&self, id: u32) -> Option<String> {
         let stored: Vec<u8> = self
             .events(id)
@@ -84,7 +84,7 @@ impl History {
             .then(|| format!("its payloads were {stored:?} in turn, not {expected:?}"))
     }
 
-    /// A kept message is the next that starts: the former one is not taken again.
+    /// Checks that a kept message starts next: the earlier message is not claimed again.
     fn order(&self, id: u32) -> Option<String> {
         let mut kept = None;
         for event in self.events(id) {
@@ -105,7 +105,7 @@ impl History {
         kept.map(|payload| format!("payload {payload} was kept, and never started"))
     }
 
-    /// The last payload ran; each attempt once, and a second one only after a crash.
+    /// Checks that the last payload ran. Each attempt runs once; a second attempt needs a crash.
     fn handling(&self, id: u32) -> Option<String> {
         let runs = self.runs.get(&id).map_or(&[][..], Vec::as_slice);
         let distinct: HashSet<&Run> = runs.iter().collect();

@@ -1,5 +1,5 @@
-//! Scenario `next`: messages are pushed again during their first run, which ends by an ack, by a
-//! failure or by a kill of its worker. One more run follows, with the last payload.
+//! Scenario `next`: ids are pushed again during their first run, which ends by an ack, a failure or
+//! a kill of its worker. Exactly one more run must follow, with the last payload.
 
 mod judge;
 #[cfg(test)]
@@ -23,7 +23,7 @@ use judge::{Answer, Event, History, Run};
 
 /// The payload of the first run.
 pub(super) const FIRST: u8 = 0;
-/// The payload of the last push during the first run; those before it have 1, 2 and so on.
+/// The payload of the last push during the first run; the pushes before it have 1, 2 and so on.
 const LAST: u8 = 3;
 
 /// How a first run ends.
@@ -44,12 +44,12 @@ impl End {
     }
 }
 
-/// The parent's part in the runs.
+/// The parent process's part in the runs.
 struct Parent<'a> {
     queue: &'a Queue,
     crew: Crew,
     crash_one_in: u64,
-    /// The first runs that wait for the pushes of their id: worker and run.
+    /// The first runs that wait for the pushes of their id: the worker, and the number of the run.
     waiting: HashMap<u32, Vec<(u64, u64)>>,
     begun: HashSet<u32>,
     pushing: JoinSet<Result<(u32, Vec<Answer>)>>,
@@ -151,7 +151,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
 }
 
 impl Parent<'_> {
-    /// Notes a run. At the first run of an id the pushes begin.
+    /// Notes a run. If it is the first run of an id, pushes that id again.
     async fn take(&mut self, line: &Line) -> Result<()> {
         let (number, id, run) = parsed(line)?;
         self.history.runs.entry(id).or_default().push(run);
@@ -181,7 +181,7 @@ impl Parent<'_> {
                 End::Fail => self.crew.tell(worker, &format!("{number} fail")).await?,
                 End::Ack => self.crew.tell(worker, &format!("{number} ack")).await?,
             }
-            // A run after a crash simply ends.
+            // A run after a crash ends by an ack.
             end = End::Ack;
         }
         Ok(())
@@ -209,7 +209,7 @@ async fn push_again(queue: Queue, id: u32) -> Result<(u32, Vec<Answer>)> {
     Ok((id, answers))
 }
 
-/// The number of a run in its worker, its id, and the run.
+/// Parses a line: the number of a run within its worker, its id, and the run.
 fn parsed(line: &Line) -> Result<(u64, u32, Run)> {
     let words: Vec<&str> = line.text.split(' ').collect();
     let [number, attempt, id, payload] = words[..] else {

@@ -4,7 +4,7 @@ fn run(payload: u8, attempt: u32) -> Run {
     Run { payload, attempt }
 }
 
-/// One message, three pushes during its first run, and one more run.
+/// A history of one message: three pushes during its first run, and one more run.
 fn sound() -> History {
     use Event::{Claimed, Kept, Stored};
     History {
@@ -51,7 +51,7 @@ fn first_violation(history: &History, words: &str) {
 }
 
 #[test]
-fn one_more_run_is_sound_also_after_a_crash_of_it() {
+fn one_more_run_is_sound_even_if_it_crashes() {
     assert!(texts_of(&sound()).is_empty());
     let mut history = sound();
     history
@@ -66,7 +66,8 @@ fn one_more_run_is_sound_also_after_a_crash_of_it() {
 #[test]
 fn delivery_that_ends_between_the_pushes_is_sound() {
     use Event::{Claimed, Kept, Stored};
-    // The first push was kept, the lease ran out, and the second push replaced the waiting message.
+    // The first push was kept. Then the lease expired, and the second push replaced the waiting
+    // message.
     let mut history = with_events(&[
         Stored(0),
         Claimed,

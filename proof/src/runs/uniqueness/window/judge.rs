@@ -1,29 +1,29 @@
 //! Judges the windows of a run.
 //!
-//! A window of an id begins with the push that the server accepted: it wrote the message into the
-//! append-only file, and its due time, which is the server's time of that push because the push asked
-//! for no delay. The window ends `window_ms` later. Neither the replies to the pushes nor the marks by
-//! which the scripts remember ids take part.
+//! A window of an id begins with the push that the server accepted: the append-only file has the
+//! message and its due time, which equals the server's time of the push because the push has no
+//! delay. The window ends `window_ms` later. The judge uses neither replies to pushes nor the marks
+//! by which scripts remember ids.
 
 use std::collections::{HashMap, HashSet};
 
 use dueq_testkit::report::Violations;
 
-/// A message that the server stored, by its record.
+/// A message that the server stored, by its append-only file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Accepted {
     pub(super) id: u32,
     pub(super) at_ms: u64,
 }
 
-/// A delivery to a handler, which acked it.
+/// A delivery that its handler acked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Delivered {
     pub(super) id: u32,
-    /// The due time of the message: it tells which of the id's messages it is.
+    /// The due time of the message: it identifies which message of the id this is.
     pub(super) due_ms: u64,
     pub(super) attempt: u32,
-    /// When the ack was answered; the message has left the queue by then.
+    /// When the ack was answered: by then the message has left the queue.
     pub(super) ended_ms: u64,
 }
 
@@ -39,13 +39,13 @@ pub(super) struct Push {
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) window_ms: u64,
-    /// In the order of the record.
+    /// The accepted messages, in the order of the file.
     pub(super) accepted: Vec<Accepted>,
     pub(super) delivered: Vec<Delivered>,
     pub(super) pushes: Vec<Push>,
 }
 
-/// The messages of one id: their times, in ascending order, and when each left the queue.
+/// The messages of one id: their times, ascending, and when each left the queue.
 #[derive(Debug, Default)]
 struct Messages {
     at_ms: Vec<u64>,
@@ -79,8 +79,8 @@ impl History {
         violations
     }
 
-    /// Each message has one delivery; after a lease that ran out it has another one, with a higher
-    /// attempt.
+    /// Checks that each message has one delivery. After an expired lease it has a further one, with
+    /// a higher attempt.
     fn check_deliveries(&self, ids: &mut HashMap<u32, Messages>, violations: &mut Violations) {
         let mut attempts = HashSet::new();
         for delivered in &self.delivered {
@@ -116,8 +116,8 @@ impl History {
         }
     }
 
-    /// A push that was not `Created` found a window, or the message still in the queue. One that was
-    /// `Created` has a message of its own.
+    /// Checks the answers: a push that was not `Created` met a window, or the message still in the
+    /// queue. A push that was `Created` has its own message.
     fn check_answers(&self, ids: &HashMap<u32, Messages>, violations: &mut Violations) {
         let nothing = Messages::default();
         let mut taken = HashSet::new();
@@ -129,7 +129,7 @@ impl History {
                 is_created,
             } = *push;
             let messages = ids.get(&id).unwrap_or(&nothing);
-            // Due times are rounded up: a message of the same ms has the next one.
+            // Due times are rounded up: a push that was answered at N ms may have the due time N + 1.
             let before = messages
                 .at_ms
                 .partition_point(|at_ms| *at_ms <= answered_ms + 1);
@@ -154,7 +154,7 @@ impl History {
         }
     }
 
-    /// How many deliveries were the first of their message.
+    /// The number of deliveries that were the first of their message.
     pub(super) fn first_deliveries(&self) -> usize {
         let messages: HashSet<(u32, u64)> = self
             .delivered

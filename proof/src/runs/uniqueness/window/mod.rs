@@ -1,5 +1,5 @@
-//! Scenario `window`: producers that lose replies push few ids with a window, and each window has
-//! one delivery.
+//! Scenario `window`: producers that lose replies push a few ids with a window. Each window must
+//! have exactly one delivery.
 
 mod judge;
 #[cfg(test)]
@@ -23,19 +23,19 @@ use judge::{Accepted, Delivered, History, Push};
 const IDS: u32 = 1_000;
 const WINDOW: Duration = Duration::from_secs(1);
 const PRODUCERS: usize = 8;
-/// Concurrent pushes of a producer, which share calls.
+/// The number of concurrent pushes of a producer, which share calls.
 const CALLERS: usize = 32;
 const HANDLERS: usize = 128;
-/// The calls of scripts: a request with this word loses its reply.
+/// The command that calls a script: a request with this word loses its reply.
 const CALL: &str = "EVALSHA";
-/// Beyond every name that a run may leave in the deduplication memory.
+/// More than all names that a run may leave in the deduplication memory.
 const MAX_REMEMBERED: u64 = 100_000_000;
 
-/// What all callers count.
+/// The counts that all callers share.
 #[derive(Default)]
 struct Progress {
     begun: AtomicU64,
-    /// Pushes that ended with an error, and were repeated by a new call.
+    /// Pushes that failed with an error, and were repeated by a new call.
     repeated: AtomicU64,
 }
 
@@ -116,7 +116,7 @@ async fn handle(delivery: Delivery, delivered: Arc<Mutex<Vec<Delivered>>>) -> Re
     Ok(())
 }
 
-/// Lets all producers push; returns the pushes, and how many connections were cut.
+/// Runs all producers. Returns the pushes, and the number of cut connections.
 async fn produced(
     arguments: &Arguments,
     server: &Server,
@@ -150,8 +150,8 @@ async fn produced(
     Ok((pushes, proxies.iter().map(|proxy| proxy.cuts()).sum()))
 }
 
-/// Pushes one id. The library repeats a call whose reply is lost, under the same idempotency key;
-/// once it gives up, this repeats the push by a new call.
+/// Pushes one id. The library repeats a call whose reply is lost, with one idempotency key. Once
+/// the library gives up, this function repeats the push by a new call.
 async fn pushed(queue: &Queue, progress: &Progress) -> Push {
     let (id, sent_ms) = (fastrand::u32(..IDS), now_ms());
     loop {
@@ -174,7 +174,7 @@ async fn pushed(queue: &Queue, progress: &Progress) -> Push {
     }
 }
 
-/// The messages that the server has recorded, with the due time that each had at first.
+/// The messages in the server's append-only file, each with its first due time.
 fn accepted(server: &Server) -> Result<Vec<Accepted>> {
     let (mut accepted, mut stored) = (Vec::new(), std::collections::HashSet::new());
     let mut strange = None;

@@ -23,7 +23,8 @@ fn push(sent_ms: u64, answered_ms: u64, is_created: bool) -> Push {
     }
 }
 
-/// Two windows of one second, each with its delivery; a push within the first one was refused.
+/// A history of two windows of one second, each with a delivery. A push within the first window was
+/// refused.
 fn sound() -> History {
     History {
         window_ms: 1_000,
@@ -32,7 +33,7 @@ fn sound() -> History {
         pushes: vec![
             push(10_000, 10_000, true),
             push(10_001, 10_900, false),
-            // Its first reply was lost: another answer is as good.
+            // The first reply to this push was lost, so another answer is equally correct.
             push(10_990, 11_200, false),
         ],
     }
@@ -92,7 +93,7 @@ fn refusal_outside_of_a_window_is_found() {
     // The message was still in the queue.
     history.delivered[1].ended_ms = 12_010;
     assert!(history.violations().texts().is_empty());
-    // Before the first window.
+    // A push before the first window was not created.
     history.pushes.push(push(9_000, 9_001, false));
     only_violation(&history, "from 9000 to 9001");
 }

@@ -1,6 +1,7 @@
-//! `/queues/Q/dead.ndjson`: the dead messages with their payloads, a line each.
+//! `/queues/Q/dead.ndjson`: the dead messages with their payloads, one JSON line each.
 //!
-//! One page of the list and one message are in memory at once. The last line says whether it is all.
+//! The export keeps one page of the list and one message in memory. Its last line says whether the
+//! file is complete.
 
 use std::collections::VecDeque;
 
@@ -25,15 +26,15 @@ use crate::work::events::Unfold;
 
 const PAGE: usize = 250;
 
-/// Where the export is.
+/// The state of a running export.
 struct Export {
     app: Shared,
     api: Api,
     next: Option<String>,
-    /// The addresses of the messages that the page still has.
+    /// The addresses of the messages on this page that are not yet exported.
     page: VecDeque<String>,
     lines: u64,
-    /// The memory of the line that is on its way.
+    /// The reserved memory of the line that is being sent.
     sent: Option<Reserved>,
     is_over: bool,
 }
@@ -63,7 +64,8 @@ pub(super) async fn export(State(app): State<Shared>, page: Page) -> Answer {
         sent: None,
         is_over: false,
     };
-    // A queue that does not exist, or Redis that does not answer, is a problem and no file.
+    // Read the first page now: a missing queue or an unreachable Redis then gives a problem, not a
+    // file.
     export.turn().await?;
     let headers = [
         (CONTENT_TYPE, "application/x-ndjson"),
@@ -92,7 +94,7 @@ impl Export {
         Ok(())
     }
 
-    /// The next line; `None` after the last one.
+    /// Makes the next line; `None` after the last one.
     async fn line(&mut self) -> Option<Bytes> {
         if self.is_over {
             return None;
@@ -128,7 +130,7 @@ impl Export {
                 continue;
             };
             match self.read(&address).await {
-                // It was requeued or removed meanwhile.
+                // The message was requeued or removed since the list was read.
                 Err(failure) if failure.code() == "no_such_message" => {}
                 Ok(message) if message["state"] != "dead" => {}
                 other => return other.map(|message| Some(message.to_string())),
@@ -136,14 +138,14 @@ impl Export {
         }
     }
 
-    /// The message with its whole payload, in base64 if it is long: it may have many characters that
-    /// JSON escapes.
+    /// Reads the message with its whole payload. A long payload is read in base64: JSON could
+    /// escape many of its characters.
     async fn read(&mut self, address: &str) -> Result<Value, Failure> {
         let mut message: Value = self.api.get(address).await?;
         if message["payload_truncated"] == true {
             let length = message["payload_bytes"].as_u64().unwrap_or_default();
             let mut memory = self.app.edge.bodies.none();
-            // The payload, and twice its base64.
+            // Memory for the payload, and twice for its base64.
             memory.grow(usize::try_from(length.saturating_mul(4)).unwrap_or(usize::MAX))?;
             let payload = self.api.bytes(&format!("{address}/payload")).await?;
             if let Some(fields) = message.as_object_mut() {

@@ -1,4 +1,4 @@
-//! Changes one message.
+//! The actions of the page of one message.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ use crate::edge::problem::{Code, Problem};
 use crate::edge::shown::moment;
 use crate::work::{App, Shared};
 
-/// What a call of `/v1` did.
+/// The response of `/v1` to a change.
 #[derive(Deserialize)]
 struct Changed {
     outcome: String,
@@ -79,8 +79,8 @@ pub(super) async fn act(
     see(&page.base, &format!("{own}?did={did}"))
 }
 
-/// The new due time. `expected_due_ms` is what the page showed: if somebody else has moved the message
-/// meanwhile, nothing is changed.
+/// The body that sets a new due time. `expected_due_ms` is the due time that the page showed: if
+/// the message has moved since, the call changes nothing.
 fn new_due(page: &Page, form: &Form) -> Result<Value, Problem> {
     let Some(when) = form.filled("when").map(str::trim) else {
         return Err(Problem::new(
@@ -101,8 +101,8 @@ fn new_due(page: &Page, form: &Form) -> Result<Value, Problem> {
     Ok(body)
 }
 
-/// Cancels the message, and keeps it for an undo. What changes between the read and the cancel is lost:
-/// a cancel cannot name the message that it means.
+/// Cancels the message, and keeps it for an undo. A change between the read and the cancel is lost:
+/// a cancel cannot say which version of the message it means.
 async fn cancel(
     app: &App,
     page: &Page,
@@ -115,7 +115,7 @@ async fn cancel(
         false => None,
     };
     let (queue, id) = (page.queue_name()?, id.as_bytes());
-    // A second click: what the first one has kept stays, and can still be undone.
+    // This is a second click. The message that the first click kept can still be restored.
     if let Some(Err(failure)) = &read
         && failure.code() == "no_such_message"
         && page.undo.is_by(queue, id, &caller.name, Instant::now())
@@ -136,8 +136,8 @@ async fn cancel(
     Ok("cancelled")
 }
 
-/// Pushes the cancelled message again, if nothing else has happened to its id since: of two clicks
-/// the second changes nothing, also if the message has been handled by then.
+/// Pushes the cancelled message again, if nothing else has happened to its id since. A second click
+/// on undo changes nothing, even if the restored message was already handled.
 async fn undo(page: &Page, id: &MessageId, address: &str) -> Result<&'static str, Failure> {
     let kept = page
         .undo

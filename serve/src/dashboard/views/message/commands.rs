@@ -1,9 +1,9 @@
-//! The actions that fit a message, each with the lines that do the same in a shell.
+//! The actions that a message's state allows, each with the shell commands that do the same.
 
 use crate::dashboard::frame::{Caller, segment};
 use crate::wire::messages::Message;
 
-/// A button, and what does the same.
+/// A button, and the shell commands that do the same.
 pub(super) struct Action {
     pub(super) word: &'static str,
     pub(super) label: &'static str,
@@ -13,7 +13,7 @@ pub(super) struct Action {
     pub(super) curl: String,
 }
 
-/// Stands for the name of the lease. No quoted name or id has it.
+/// A placeholder for the name of the lease. Quoted names and ids never contain this character.
 const THE_LEASE: char = '\u{1}';
 
 struct Kind {
@@ -21,12 +21,12 @@ struct Kind {
     label: &'static str,
     hint: &'static str,
     is_destructive: bool,
-    /// The command of `dueq`; none has it if it is empty.
+    /// The subcommand of `dueq` that does the same. Empty: `dueq` has none.
     command: &'static str,
-    /// What follows the id.
+    /// The options that follow the id.
     options: &'static str,
     method: &'static str,
-    /// What follows the address of the message.
+    /// The path that follows the address of the message.
     suffix: &'static str,
     body: Option<&'static str>,
 }
@@ -103,7 +103,7 @@ const REMOVE: Kind = Kind {
     body: None,
 };
 
-/// The actions that fit the state, for those who may.
+/// The actions that the state allows and the caller has the right to.
 pub(super) fn actions(message: &Message, caller: &Caller, queue: &str, id: &[u8]) -> Vec<Action> {
     let kinds: &[Kind] = match message.state.as_str() {
         "scheduled" => &[RUN_NOW, RESCHEDULE, CANCEL],
@@ -156,7 +156,8 @@ fn curl(kind: &Kind, queue: &str, id: &[u8]) -> String {
     format!("curl -sS -X {} {address}{body}", kind.method)
 }
 
-/// The bytes as a word of a POSIX shell. Those that a terminal may not show are octal.
+/// Quotes the bytes as one word for a POSIX shell. Bytes that a terminal may not show are written
+/// in octal.
 pub(in crate::dashboard::views) fn quoted(bytes: &[u8]) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/@+,=".contains(byte);
     let is_shown = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_a_shell_are_the_bytes() {
+    fn shell_reads_a_quoted_word_as_the_original_bytes() {
         for word in [
             &b"order:42"[..],
             b"a b",
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_look_like_options_follow_dashes() {
+    fn ids_that_look_like_options_follow_two_dashes() {
         assert_eq!(shell(&CANCEL, "orders", b"-x"), "dueq cancel -- orders -x");
         assert_eq!(
             shell(&RESCHEDULE, "a b", b"1"),

@@ -1,4 +1,4 @@
-//! The page of a message that the queue does not hold, and the moments in the life of one.
+//! The page of a message that is not in the queue, and the moments in a message's life.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::edge::path::MessageId;
 use crate::wire::messages::Message;
 use crate::wire::overview::Dues;
 
-/// What can be undone.
+/// A cancelled message that an undo can restore.
 struct Kept {
     seconds: u64,
     due: Option<Markup>,
@@ -31,13 +31,13 @@ struct EndedPage {
     segment: String,
     id: String,
     id_segment: String,
-    /// `finished`, `expired` or `cancelled`, and when.
+    /// How the message ended (`finished`, `expired` or `cancelled`), and when.
     ended: Option<(String, Markup)>,
     remembered: Option<Markup>,
     kept: Option<Kept>,
 }
 
-/// `failure` is that of reading the message.
+/// `failure` is the failure of the call that read the message.
 pub(super) async fn page(page: &Page, id: &MessageId, failure: &Failure) -> Answer {
     let name = page.queue_name()?;
     let (segment, id_segment) = (segment(name), dueq_input::id_path(id.as_bytes()));
@@ -80,7 +80,7 @@ pub(super) async fn page(page: &Page, id: &MessageId, failure: &Failure) -> Answ
 
 const NOW: &str = "Now";
 
-/// A time in the life of a message.
+/// An event in the life of a message.
 pub(super) struct Moment {
     pub(super) what: String,
     pub(super) time: Markup,
@@ -88,7 +88,7 @@ pub(super) struct Moment {
     pub(super) class: &'static str,
 }
 
-/// The known times, the earliest first, and the present one among them.
+/// The known events in order of time, with now among them.
 pub(super) fn moments(message: &Message, clock: &Clock) -> Vec<Moment> {
     let now_ms = clock.now_ms();
     let is_past = |ms: Option<u64>| ms.is_some_and(|ms| ms <= now_ms);

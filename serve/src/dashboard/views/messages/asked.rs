@@ -1,4 +1,4 @@
-//! Which messages a page was asked for.
+//! Reads the parameters of the list of messages.
 
 use dueq_input::Wording;
 use form_urlencoded::Serializer;
@@ -10,7 +10,7 @@ use crate::edge::shown::{self, quoted};
 
 const STATES: [&str; 4] = ["scheduled", "ready", "leased", "dead"];
 
-/// The parameters of the page. Its bounds are as they were typed, and in Unix milliseconds.
+/// The parameters of the page. A bound is kept as its typed text and in Unix milliseconds.
 pub(super) struct Asked {
     pub(super) state: &'static str,
     pub(super) is_newest: bool,
@@ -55,7 +55,7 @@ impl Asked {
         })
     }
 
-    /// What is typed in the field of a bound.
+    /// The typed text of a bound, for its form field; empty without a bound.
     pub(super) fn typed(&self, bound: &Option<(String, u64)>) -> String {
         bound
             .as_ref()
@@ -67,7 +67,7 @@ impl Asked {
         if self.is_newest { "newest" } else { "oldest" }
     }
 
-    /// The parameters of the list of `/v1`.
+    /// The parameters for the list call of `/v1`.
     pub(super) fn of_list(&self, limit: usize) -> String {
         let mut params = Serializer::new(String::new());
         params.append_pair("state", self.state);
@@ -88,19 +88,19 @@ impl Asked {
         params.finish()
     }
 
-    /// The earliest time of all pages, if the latest message comes first and both bounds are given.
-    /// Then `from` is no place to begin at.
+    /// The lower bound of all pages, if the list has the newest message first and both bounds are
+    /// given. The list then cannot begin at `from`.
     pub(super) fn least_ms(&self) -> Option<u64> {
         let (_, ms) = self.from.as_ref()?;
         (self.is_newest && self.before.is_some()).then_some(*ms)
     }
 
-    /// The parameters of this page, or of the one with this cursor.
+    /// The parameters of this page, with this cursor if there is one.
     pub(super) fn address(&self, cursor: Option<&str>) -> String {
         self.with(self.state, cursor)
     }
 
-    /// The parameters of the page with messages in another state.
+    /// The parameters of the list of messages in another state.
     pub(super) fn in_state(&self, state: &str) -> String {
         if state == self.state {
             self.with(state, None)
@@ -125,8 +125,8 @@ impl Asked {
     }
 }
 
-/// The time that somebody typed, as `/v1` reads it, or as clocks in the zone of the page show it, or how
-/// long ago it was: `10m ago`.
+/// Parses a typed time: as `/v1` spells times, as a clock in the page's zone shows them, or
+/// relative, such as `10m ago`.
 pub(in crate::dashboard::views) fn moment(
     page: &Page,
     field: &str,

@@ -1,4 +1,4 @@
-//! `/operations`: operations on whole queues, and one of them.
+//! `/operations`: the list of operations on whole queues, and the page of one.
 
 mod read;
 
@@ -37,7 +37,7 @@ struct OperationPage {
     operation: OperationReport,
     clock: Clock,
     may_operate: bool,
-    /// The address of the operation in `/v1`.
+    /// The path of the operation in `/v1`.
     path: String,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn routes() -> Router<Shared> {
         .route("/operations/{queue}/{operation}", one)
 }
 
-/// The id of the operation in the path, as a segment of an address.
+/// The operation's id in the path, as a path segment.
 struct Id(String);
 
 impl FromRequestParts<Shared> for Id {
@@ -100,7 +100,8 @@ async fn change(page: Page, id: Id, form: Form) -> Answer {
     }
 }
 
-/// Begins an operation without fields of its own on the queue of this segment, and leads to it.
+/// Begins an operation that needs no further fields, and redirects to its page. `queue` is a path
+/// segment.
 pub(super) async fn begin(page: &Page, queue: &str, kind: &str) -> Answer {
     let path = format!("/v1/queues/{queue}/operations");
     let body = json!({ "kind": kind });

@@ -1,4 +1,4 @@
-//! An operation in words.
+//! Describes an operation in words.
 
 use crate::dashboard::api::Failure;
 use crate::dashboard::frame::segment;
@@ -6,7 +6,7 @@ use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Clock, Markup};
 use crate::wire::operations::{Kind, OperationList, OperationReport, Phase, Wrong};
 
-/// All operations of this instance on queues that the caller may use, the newest first.
+/// All operations of this instance on queues of the caller, the newest first.
 pub(in crate::dashboard::views) async fn all(page: &Page) -> Result<Vec<OperationReport>, Failure> {
     let found: OperationList = page.api.get("/v1/operations").await?;
     Ok(found.operations)
@@ -21,7 +21,7 @@ impl OperationReport {
         self.progress.state == Phase::Running
     }
 
-    /// Whether it looks for damage.
+    /// Whether the operation is an audit, which looks for damage.
     pub(in crate::dashboard::views) fn is_audit(&self) -> bool {
         matches!(self.kind, Kind::Audit | Kind::Repair)
     }
@@ -37,7 +37,7 @@ impl OperationReport {
         })
     }
 
-    /// Whether a repair has something to do after it.
+    /// Whether a repair should follow: the audit has found damage.
     pub(super) fn is_repairable(&self) -> bool {
         let audit = self.progress.audit.as_ref();
         let left = audit.is_some_and(|audit| audit.found > audit.repaired);
@@ -52,12 +52,12 @@ impl OperationReport {
         segment(&self.queue)
     }
 
-    /// The address of its page below the base.
+    /// The address of the operation's page, below the base path.
     pub(in crate::dashboard::views) fn address(&self) -> String {
         format!("/operations/{}/{}", segment(&self.queue), segment(&self.id))
     }
 
-    /// What it does: Requeue of dead messages.
+    /// The operation in words: Requeue of dead messages.
     pub(in crate::dashboard::views) fn name(&self) -> String {
         let what = match (self.kind, self.messages.as_deref()) {
             (Kind::Requeue, _) => "Requeue of dead messages".to_owned(),
@@ -81,7 +81,7 @@ impl OperationReport {
         show::text(&self.by)
     }
 
-    /// The error that all its messages died with.
+    /// The error by which the operation selects dead messages.
     pub(super) fn error(&self) -> Option<String> {
         let error = self.error.as_deref()?;
         Some(match error {
@@ -98,12 +98,12 @@ impl OperationReport {
         self.progress.ended_ms.map(|ms| clock.time(ms))
     }
 
-    /// Until when messages died or were due that it deals with.
+    /// The bound of the operation: it selects messages that died or were due by this time.
     pub(super) fn before(&self, clock: &Clock) -> Option<Markup> {
         self.before_ms.map(|ms| clock.time(ms))
     }
 
-    /// The state as a word and its class.
+    /// The operation's state as a word, and its CSS class.
     pub(in crate::dashboard::views) fn state(&self) -> (&'static str, &'static str) {
         match self.progress.state {
             Phase::Running if self.progress.waiting.is_some() => ("waiting for Redis", "overdue"),
@@ -114,7 +114,7 @@ impl OperationReport {
         }
     }
 
-    /// Why it waits, has stopped or failed.
+    /// Why the operation waits, has stopped or failed.
     pub(super) fn why(&self) -> Option<String> {
         let problem = self
             .progress
@@ -129,7 +129,7 @@ impl OperationReport {
             .map(|why| show::text(why))
     }
 
-    /// How far it is: 1,234 of 10,000 requeued.
+    /// The progress in words: 1,234 of 10,000 requeued.
     pub(in crate::dashboard::views) fn progress(&self) -> String {
         let verb = match (self.kind, self.dry_run) {
             (Kind::Audit | Kind::Repair, _) => "entries looked at",
@@ -146,7 +146,7 @@ impl OperationReport {
         }
     }
 
-    /// How long the rest takes at its pace, if that is known.
+    /// The estimated time to the end at the operation's pace, if it is known.
     pub(super) fn rest(&self) -> Option<String> {
         let left = self
             .progress
@@ -157,7 +157,7 @@ impl OperationReport {
         is_going.then(|| show::duration(left.saturating_mul(1_000) / self.pace.max(1)))
     }
 
-    /// How many messages an operation that was stopped, or has failed, has not dealt with.
+    /// The number of messages that a stopped or failed operation has not processed.
     pub(super) fn left(&self) -> Option<u64> {
         let is_cut_off = matches!(self.progress.state, Phase::Stopped | Phase::Failed);
         let changes = !self.is_audit() && !self.dry_run;
@@ -168,7 +168,7 @@ impl OperationReport {
         (is_cut_off && changes && left > 0).then_some(left)
     }
 
-    /// The bar, with a text for those who do not see it. Without an end it has no value.
+    /// The progress bar, with a text for screen readers. If the total is unknown, it has no value.
     pub(in crate::dashboard::views) fn bar(&self) -> Markup {
         let label = Markup::escaped(&format!("{}: {}", self.title(), self.progress()));
         let value = match (self.progress.of, self.progress.state) {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_said_in_words_and_as_a_bar() {
+    fn operation_shows_progress_in_words_and_as_a_bar() {
         let mut running = operation(Kind::Requeue, Phase::Running);
         assert_eq!(running.progress(), "0 requeued");
         assert!(!running.bar().to_string().contains("value="));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_escape_the_name_of_the_queue() {
+    fn progress_bar_escapes_the_queue_name() {
         let mut hostile = operation(Kind::Audit, Phase::Running);
         hostile.queue = "\"><b>".to_owned();
         let bar = hostile.bar().to_string();

@@ -1,4 +1,4 @@
-//! The forms of the page: each is a call of `/v1`.
+//! The forms on the page of a queue: each makes a call of `/v1`.
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -13,7 +13,8 @@ use crate::dashboard::views::queue::limits;
 use crate::edge::problem::{Code, Problem};
 use crate::wire::schedules::Schedule;
 
-/// A trigger at a time, so that the second of two clicks sees what the first one did.
+/// Lets one trigger run at a time, so that the second click of a double click sees the tick of the
+/// first.
 static TRIGGER: Mutex<()> = Mutex::const_new(());
 
 pub(super) async fn act(page: Page, form: Form) -> Answer {
@@ -64,7 +65,7 @@ pub(super) async fn act(page: Page, form: Form) -> Answer {
         "schedule_remove" => {
             let removed = send(Method::DELETE, &schedule(&queue, &form)?, None).await;
             match removed {
-                // The second of two clicks.
+                // A second click: the schedule is already removed.
                 Err(failure) if failure.code() == Code::NoSuchSchedule.word() => {}
                 removed => removed?,
             }
@@ -75,14 +76,15 @@ pub(super) async fn act(page: Page, form: Form) -> Answer {
     see(&page.base, &format!("/queues/{segment}?did={did}"))
 }
 
-/// Makes a tick, unless somebody has made one since the form was: each call of `/v1` makes another.
+/// Triggers a tick, unless a tick was triggered since the form was rendered: each call of `/v1`
+/// makes another tick.
 async fn trigger(page: &Page, address: &str, form: &Form) -> Result<(), Failure> {
     let seen = form.get("triggered").and_then(|text| text.parse().ok());
     let seen: u64 =
         seen.ok_or_else(|| invalid("triggered: the form names no number".to_owned()))?;
     let _one = TRIGGER.lock().await;
     let schedule: Schedule = page.api.get(address).await?;
-    // Who may not trigger is to be refused.
+    // A caller without the right must get the refusal of the call.
     if schedule.triggered > seen && page.caller().may_operate {
         return Ok(());
     }
@@ -96,7 +98,7 @@ async fn trigger(page: &Page, address: &str, form: &Form) -> Result<(), Failure>
 /// The address of the schedule that the form names.
 fn schedule(queue: &str, form: &Form) -> Result<String, Problem> {
     let name = form.get("schedule").unwrap_or_default();
-    // Written anew, so that the field names nothing but a schedule.
+    // The name is decoded and encoded again, so that the field can address nothing but a schedule.
     let name = dueq_input::path_id(name).map_err(|error| invalid(error.to_string()))?;
     Ok(format!("{queue}/schedules/{}", dueq_input::id_path(&name)))
 }

@@ -1,22 +1,22 @@
-//! What falls due: the tabs, and the bars of each.
+//! The bars of due messages on the page of a queue, with a tab for each range of time.
 
 use crate::dashboard::chart::{self, Due, Step};
 use crate::dashboard::show::{Clock, Markup};
 use crate::wire::overview::Dues;
 
-/// The most bars of the tab of all messages.
+/// The most bars of the tab that shows all messages.
 const MAX_BARS: u64 = 50;
-/// The latest time that the call takes: the year 9999.
+/// The latest time that the call accepts: the end of the year 9999.
 const MAX_MS: u64 = 253_402_300_799_999;
 
-/// A choice among tabs.
+/// One tab, for the template.
 pub(super) struct Choice {
     pub(super) name: &'static str,
     pub(super) address: String,
     pub(super) is_current: bool,
 }
 
-/// For how long ahead.
+/// How far ahead the bars reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tab {
     Hour,
@@ -53,10 +53,10 @@ impl Tab {
         .collect()
     }
 
-    /// The present time, and those between the bars: round in the zone of the page.
+    /// Now, and the bounds between the bars, which are round in the page's zone.
     pub(super) fn times(self, clock: &Clock, last_ms: u64) -> Vec<u64> {
         let now_ms = clock.now_ms();
-        // The first bar is a part of one, so there is one more.
+        // The first bar covers only a part of a step, so there is one more bar than steps.
         let (step, bars) = match self {
             Self::Hour => (Step::Minutes(2), 31),
             Self::Day => (Step::Minutes(30), 49),
@@ -68,7 +68,7 @@ impl Tab {
         };
         let mut times = vec![now_ms];
         for time in step.after(clock, now_ms, bars) {
-            // A bar that begins after the last message is empty.
+            // Bars that begin after the last message would be empty.
             let is_over = self == Self::All
                 && times.len() > 2
                 && times.last().is_some_and(|begin| *begin > last_ms);
@@ -91,13 +91,13 @@ impl Tab {
     }
 }
 
-/// Times as the call takes them.
+/// The times as a parameter of the call.
 pub(super) fn addresses(times: &[u64]) -> String {
     let times: Vec<_> = times.iter().map(ToString::to_string).collect();
     times.join(",")
 }
 
-/// `ready` is how many messages are ready, if that is known.
+/// `ready` is the number of ready messages, if it is known.
 pub(super) fn chart(
     tab: Tab,
     dues: &Dues,
@@ -126,7 +126,7 @@ mod tests {
     use crate::dashboard::show::Zone;
 
     #[test]
-    fn times_of_each_tab_ascend_and_are_at_most_60() {
+    fn each_tab_asks_for_at_most_60_ascending_times() {
         let now = 1_796_299_230_000;
         let clock = Clock::now(Zone::named("Asia/Kathmandu").expect("a zone")).at(now);
         for tab in Tab::ALL {

@@ -1,4 +1,4 @@
-//! What the queue has done: lateness, handler times, flow.
+//! The history charts of a queue: lateness, handler times, counts.
 
 use crate::dashboard::chart::{self, Band, Counter, Flow};
 use crate::dashboard::show::{self, Clock, Markup};
@@ -6,7 +6,7 @@ use crate::dashboard::views::queue::due::Choice;
 use crate::wire::overview::{History, HistoryTimes, Point};
 use crate::work::poll::ended;
 
-/// For how long back.
+/// How far back the charts reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Range {
     Hour,
@@ -32,7 +32,7 @@ impl Range {
         }
     }
 
-    /// The call that reads it.
+    /// The call that reads the range, relative to the path of the queue.
     pub(super) fn call(self) -> &'static str {
         match self {
             Self::Hour => "history?range=60m",
@@ -64,12 +64,12 @@ impl Range {
     }
 }
 
-/// The charts of a range.
+/// The charts of one range.
 pub(super) struct Histories {
     pub(super) lateness: Markup,
     pub(super) handling: Markup,
     pub(super) flow: Markup,
-    /// What share of what ended was cancelled; None if nothing ended.
+    /// The cancelled share of all messages that ended; `None` if none ended.
     pub(super) cancelled: Option<Cancelled>,
 }
 
@@ -107,7 +107,7 @@ impl Histories {
     }
 }
 
-/// When each slot begins and ends. The last one is not over.
+/// The begin and the end of each slot. The last slot has not ended yet.
 fn slots(history: &History) -> Vec<(u64, u64)> {
     let count = u64::try_from(history.points.len()).unwrap_or(u64::MAX);
     let begin = |place| {
@@ -145,7 +145,7 @@ fn bands(
     )
 }
 
-/// A counter: its name, whether it counts trouble, and where it is in a point.
+/// A counter: its name, whether it counts trouble, and how to read it from a point.
 type Counted = (&'static str, bool, fn(&Point) -> u64);
 
 const COUNTED: [Counted; 7] = [
@@ -185,7 +185,7 @@ fn cancelled(sum: &Point) -> Option<Cancelled> {
     })
 }
 
-/// p99 of the lateness in the whole history, and of how many messages.
+/// p99 of the lateness over the whole history, and the number of messages.
 pub(super) fn late(history: &History) -> Option<(String, String)> {
     let late = &history.sum.as_ref()?.lateness;
     let p99 = match late.percentiles_us()?[2] {
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn share_of_cancelled_is_that_of_the_list_of_queues() {
+    fn cancelled_share_equals_that_in_the_list_of_queues() {
         for (acked, cancels, died, expired, expected) in [
             (0, 0, 0, 0, None),
             (0, 10, 0, 10, Some("50.0 %")),

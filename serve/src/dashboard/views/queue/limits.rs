@@ -1,4 +1,4 @@
-//! The limits: shown, and changed by a form.
+//! The limits of a queue: shows them, and changes them by a form.
 
 use serde_json::{Map, Value, json};
 
@@ -7,21 +7,21 @@ use crate::dashboard::show;
 use crate::edge::problem::{Code, Problem};
 use crate::wire::queues::Queue;
 
-/// How a limit is written.
+/// The syntax of a limit's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Number,
     /// A number, or empty for no limit.
     Optional,
-    /// A time, such as 30d.
+    /// A duration, such as 30d.
     Time,
-    /// A number and a time, such as 50/1s, or empty for no limit.
+    /// A number per duration, such as 50/1s. Empty: no limit.
     Rate,
-    /// A number that goes with the rate.
+    /// The burst: a number that is set together with the rate.
     Burst,
 }
 
-/// Field, label, hint, kind.
+/// Each limit: field, label, hint, kind.
 const LIMITS: [(&str, &str, &str, Kind); 11] = [
     (
         "max_attempts",
@@ -91,19 +91,19 @@ const LIMITS: [(&str, &str, &str, Kind); 11] = [
     ),
 ];
 
-/// A limit with its value.
+/// A limit and its value.
 pub(super) struct Limit {
     pub(super) field: &'static str,
     pub(super) label: &'static str,
     pub(super) hint: &'static str,
-    /// As it is written in the form; empty for none.
+    /// The value in the form field; empty for none.
     pub(super) value: String,
-    /// As it is shown.
+    /// The value as text.
     pub(super) shown: String,
 }
 
 pub(super) fn limits(stats: &Queue) -> Vec<Limit> {
-    // A limit by its name, as in the JSON.
+    // Look the limits up by their names in the JSON.
     let fields = serde_json::to_value(&stats.limits).unwrap_or_default();
     let number = |field: &str| fields[field].as_u64();
     let limit = |(field, label, hint, kind)| {
@@ -131,7 +131,7 @@ pub(super) fn limits(stats: &Queue) -> Vec<Limit> {
     LIMITS.into_iter().map(limit).collect()
 }
 
-/// A time in its largest whole unit, as inputs take it: 30d.
+/// A duration in its largest whole unit, in the syntax of inputs: 30d.
 fn compact(ms: u64) -> String {
     let units = [
         (86_400_000, "d"),
@@ -148,8 +148,8 @@ fn compact(ms: u64) -> String {
     }
 }
 
-/// The body of the call that makes the limits those of the form; None if none was changed. A limit
-/// that this form has not changed is left as it is: somebody else may have changed it meanwhile.
+/// The body of the call that sets the limits of the form; `None` if none changed. It leaves out
+/// limits that this form did not change: another operator may have changed them meanwhile.
 pub(super) fn change(form: &Form) -> Result<Option<Value>, Problem> {
     let mut body = Map::new();
     let value = |field: &str| form.get(field).map(str::trim);
@@ -181,7 +181,7 @@ pub(super) fn change(form: &Form) -> Result<Option<Value>, Problem> {
     Ok((!body.is_empty()).then_some(Value::Object(body)))
 }
 
-/// Rate, window and burst are set together.
+/// Adds rate, window and burst to the body, because they are set together.
 fn rate(body: &mut Map<String, Value>, rate: &str, burst: &str) -> Result<(), Problem> {
     if rate.is_empty() {
         body.insert("rate".to_owned(), Value::Null);
@@ -197,7 +197,7 @@ fn rate(body: &mut Map<String, Value>, rate: &str, burst: &str) -> Result<(), Pr
     Ok(())
 }
 
-/// A number with or without commas.
+/// Parses a number with or without commas.
 fn number(label: &str, text: &str) -> Result<u64, Problem> {
     let digits = text.replace(',', "");
     digits.parse().map_err(|_| {
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_as_they_are_written() {
+    fn compact_durations_are_read_back_unchanged() {
         for (ms, text) in [
             (2_592_000_000, "30d"),
             (900_000, "15m"),

@@ -1,4 +1,4 @@
-//! `/queues/Q`: one queue.
+//! `/queues/Q`: the page of one queue.
 
 mod act;
 mod due;
@@ -29,17 +29,17 @@ use limits::Limit;
 use read::{Parts, read};
 use why::Cause;
 
-/// How many workers the page shows.
+/// The most workers that the page shows.
 const MAX_NODES: usize = 50;
 
-/// A part of the page, or why it could not be read.
+/// A part of the page, or why the call for it failed.
 type Part<T> = Result<T, String>;
 
-/// The numbers at the top.
+/// The numbers at the top of the page.
 struct Figures {
-    /// When the next message is due; None if none is known to be.
+    /// When the next message is due; `None` if no due time is known.
     next: Part<Option<Next>>,
-    /// p99 of the last hour, and of how many messages.
+    /// p99 of the lateness in the last hour, and the number of messages.
     late: Part<Option<(String, String)>>,
 }
 
@@ -53,9 +53,9 @@ enum Next {
 struct QueuePage {
     frame: Frame,
     name: String,
-    /// The name as a word of a shell.
+    /// The queue's name, quoted for a shell.
     word: String,
-    /// The address of this page, below the base too.
+    /// The address of this page, below the base path.
     address: String,
     may_operate: bool,
     clock: Clock,
@@ -74,11 +74,11 @@ struct QueuePage {
     limits: Vec<Limit>,
 }
 
-/// What the doctor says of a queue with overdue messages.
+/// The doctor's findings about a queue with overdue messages.
 enum Findings {
-    /// It was not asked.
+    /// The page did not ask the doctor.
     NotAsked,
-    /// It looks again after some seconds, to see whether messages move.
+    /// The doctor is not done: it looks twice, seconds apart, to see whether messages move.
     Looking,
     Read(Part<Examination>),
 }
@@ -146,14 +146,14 @@ impl QueuePage {
         }
     }
 
-    /// Whether the queue has nothing and nobody.
+    /// Whether the queue has no messages and no workers.
     fn is_idle(&self) -> bool {
         self.stats
             .as_ref()
             .is_ok_and(|stats| stats.held() == 0 && stats.nodes == 0)
     }
 
-    /// When a queue that is closed for some time opens.
+    /// The time at which a closed queue opens again; `None` if it is not closed.
     fn closed_until(&self) -> Option<Markup> {
         let closed_ms = self.stats.as_ref().ok()?.closed_ms;
         let until = self.clock.now_ms().saturating_add(closed_ms);
@@ -164,7 +164,7 @@ impl QueuePage {
         self.stats.as_ref().is_ok_and(why::is_late)
     }
 
-    /// Whether there is something to say of messages that wait.
+    /// Whether the page explains why messages wait.
     fn has_trouble(&self) -> bool {
         let is_caused = self.causes.as_ref().is_ok_and(|causes| !causes.is_empty());
         is_caused
@@ -175,7 +175,7 @@ impl QueuePage {
             }
     }
 
-    /// The first workers: those that lead come first.
+    /// The first `MAX_NODES` workers; leaders come first.
     fn shown<'a>(&self, nodes: &'a Nodes) -> Vec<&'a Node> {
         let mut all: Vec<_> = nodes.nodes.iter().collect();
         all.sort_by_key(|node| node.leads == 0);
@@ -187,7 +187,7 @@ impl QueuePage {
         page.schedules.iter().map(|one| &one.schedule).collect()
     }
 
-    /// When the schedule fires, in words.
+    /// The rule of the schedule, in words.
     fn rule_of(&self, schedule: &Schedule) -> String {
         let zone = schedule.zone.as_deref().unwrap_or("UTC");
         match (&schedule.cron, schedule.every_ms) {
@@ -230,7 +230,7 @@ fn next(
     Ok(next.map(|ms| Next::At(clock.time(ms))))
 }
 
-/// The part, or what failed and why.
+/// The result of the call, or in words what failed and why.
 fn part<T>(read: Result<T, Failure>) -> Part<T> {
     read.map_err(|failure| match failure.detail() {
         "" => format!("the call answered {}", failure.status()),

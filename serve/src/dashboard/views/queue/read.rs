@@ -1,4 +1,4 @@
-//! The calls of the page. One that fails leaves its part empty, and the others as they are.
+//! The calls that the page of a queue makes. If one fails, only its part of the page is empty.
 
 use std::time::Duration;
 
@@ -18,18 +18,18 @@ use crate::wire::overview::{Dues, History, Nodes};
 use crate::wire::queues::Queue;
 use crate::wire::schedules::Schedules;
 
-/// How long the page waits for the counts while Redis is known to be away: the call itself would
+/// The longest wait for the counts while Redis is known to be unreachable: the call itself would
 /// repeat for 10 s.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long it waits for the doctor, who takes seconds if messages are late.
+/// The longest wait for the doctor, who takes seconds if messages are late.
 const DOCTOR: Duration = Duration::from_millis(50);
 
-/// What the calls answered.
+/// The answers to the calls.
 pub(super) struct Parts {
-    /// The present time of Redis, as far as a call told it.
+    /// Redis's current time if a call returned it, else the local time.
     pub(super) now_ms: u64,
     pub(super) stats: Result<Queue, Failure>,
-    /// The earliest scheduled message; None if none is scheduled.
+    /// The earliest scheduled message; `None` if no message is scheduled.
     pub(super) earliest: Option<Result<Messages, Failure>>,
     pub(super) dues: Result<Dues, Failure>,
     pub(super) history: Result<History, Failure>,
@@ -37,7 +37,7 @@ pub(super) struct Parts {
     pub(super) hour: Result<History, Failure>,
     pub(super) nodes: Result<Nodes, Failure>,
     pub(super) schedules: Result<Schedules, Failure>,
-    /// None: not asked. Some(None): still at it.
+    /// `None`: not asked. `Some(None)`: the doctor has not finished.
     pub(super) doctor: Option<Option<Result<Examination, Failure>>>,
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn read(
     };
     match &stats {
         Err(failure) if failure.status().is_client_error() => return Err(failure.clone()),
-        // What cannot be reached now would make the page wait for each of its calls.
+        // Skip all further calls: while Redis is unreachable, the page would wait for each of them.
         Err(failure) if is_unreachable(failure) => {
             return Ok(Parts::failed(page.clock.now_ms(), failure));
         }
@@ -135,7 +135,7 @@ async fn get<T: DeserializeOwned>(api: &Api, queue: &str, call: &str) -> Result<
     api.get(&format!("{queue}/{call}")).await
 }
 
-/// The bars of a tab. Those of all need to know first when the last message is due.
+/// Reads the bars of a tab. The tab of all messages first needs the due time of the last message.
 async fn dues(page: &Page, queue: &str, tab: Tab, now_ms: u64) -> Result<Dues, Failure> {
     let clock = page.clock.clone().at(now_ms);
     let last_ms = match tab {
@@ -149,8 +149,8 @@ async fn dues(page: &Page, queue: &str, tab: Tab, now_ms: u64) -> Result<Dues, F
     get(&page.api, queue, &format!("dues?times={times}")).await
 }
 
-/// The examination, if it is there soon. It goes on: all viewers share it for 10 s, so the next page
-/// has it.
+/// The examination, if it ends soon. Otherwise it goes on in the background; all viewers share its
+/// result for 10 s, so the next page has it.
 async fn examined(api: Api, address: String) -> Option<Result<Examination, Failure>> {
     let examining = tokio::spawn(async move { api.get(&address).await });
     match timeout(DOCTOR, examining).await {
@@ -164,7 +164,7 @@ async fn examined(api: Api, address: String) -> Option<Result<Examination, Failu
 }
 
 impl Parts {
-    /// Nothing could be read.
+    /// The parts of a page whose calls all failed.
     fn failed(now_ms: u64, failure: &Failure) -> Self {
         Self {
             now_ms,

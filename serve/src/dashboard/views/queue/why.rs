@@ -1,27 +1,28 @@
-//! Why due messages wait, and what helps.
+//! Explains why due messages wait, and what helps.
 
 use crate::dashboard::show::{self, Clock, Markup};
 use crate::wire::about::Examination;
 use crate::wire::queues::Queue;
 
-/// A message that has been due for longer is late: a live worker claims it within 1 s.
+/// A message that has been due for longer than this is late: a live worker claims it within 1 s.
 const LATE_MS: u64 = 2_000;
-/// Workers announce shorter silences for busy queues, too.
+/// A shorter announced silence does not mean that a worker parks the queue: workers announce it for
+/// busy queues too.
 const SHORT_PARK_MS: u64 = 2_000;
 /// The longest time for which a worker parks a queue.
 const LONGEST_PARK_MS: u64 = 60_000;
 
-/// A cause that holds.
+/// A reason for which messages wait.
 pub(super) struct Cause {
     pub(super) problem: String,
-    /// When it ends by itself, if it does.
+    /// When the cause ends without help, if it does.
     pub(super) until: Option<Markup>,
     pub(super) remedy: String,
-    /// A command that helps.
+    /// A shell command that helps.
     pub(super) command: Option<String>,
-    /// Where to look: address and words.
+    /// A link to a page that helps: address and text.
     pub(super) link: Option<(String, &'static str)>,
-    /// Whether the button that resumes the queue helps.
+    /// Whether the button "resume" helps.
     pub(super) resumes: bool,
 }
 
@@ -43,8 +44,8 @@ pub(super) fn is_late(stats: &Queue) -> bool {
     stats.overdue_ms > LATE_MS && stats.waiting() > 0
 }
 
-/// The causes that hold; none while nothing waits that is due. `word` is the queue in a command,
-/// and `address` that of its page.
+/// All causes that apply; none if no due message waits. `word` is the queue's name quoted for a
+/// shell, `address` that of its page.
 pub(super) fn causes(stats: &Queue, clock: &Clock, word: &str, address: &str) -> Vec<Cause> {
     let mut causes = Vec::new();
     if stats.waiting() == 0 {
@@ -120,7 +121,7 @@ pub(super) fn causes(stats: &Queue, clock: &Clock, word: &str, address: &str) ->
     causes
 }
 
-/// Whether the rate explains that messages wait.
+/// Whether the queue's rate is the reason.
 fn limit(stats: &Queue) -> bool {
     let window_ms = stats.limits.rate.and(stats.limits.rate_window_ms);
     window_ms.is_some_and(|window_ms| {
@@ -128,7 +129,7 @@ fn limit(stats: &Queue) -> bool {
     })
 }
 
-/// Workers live, and nothing holds them back.
+/// The cause if workers are live and nothing else explains the wait.
 fn of_workers(stats: &Queue, leased: Option<(String, &'static str)>) -> Cause {
     let nodes = match stats.nodes {
         1 => "1 worker is alive".to_owned(),
@@ -165,12 +166,12 @@ fn of_workers(stats: &Queue, leased: Option<(String, &'static str)>) -> Cause {
     }
 }
 
-/// The codes of findings that [`causes`] says in its own words.
+/// The codes of findings that [`causes`] already covers in its own words.
 const NAMED: [&str; 8] = [
     "paused", "closed", "rate", "full", "overdue", "silent", "parked", "dead",
 ];
 
-/// The findings that are no cause of above.
+/// The findings without those that [`causes`] already covers.
 pub(super) fn unnamed(mut examination: Examination) -> Examination {
     let all = [&mut examination.findings, &mut examination.remarks];
     for list in all {
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cause_is_named_alone() {
+    fn single_cause_is_named_without_others() {
         for (change, begin) in [
             (json!({"paused": true}), "The queue is paused"),
             (
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn all_causes_are_named_that_hold() {
+    fn all_causes_that_apply_are_named() {
         let causes = of(&json!({"paused": true, "nodes": 0, "overdue_ms": 1}));
         assert_eq!(
             causes,
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_named_while_nothing_is_late() {
+    fn no_cause_is_named_while_no_message_is_late() {
         for change in [
             json!({"due": 0, "paused": true, "nodes": 0}),
             json!({"overdue_ms": 2000}),

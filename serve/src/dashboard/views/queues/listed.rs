@@ -13,30 +13,30 @@ use crate::edge::problem::Code;
 use crate::wire::queues::{Counts, Listed, Queues};
 use crate::work::poll::Known;
 
-/// How many pages of `/v1/queues` there are at most: the server knows at most 10,000 queues.
+/// The most pages of `/v1/queues`: the server knows at most 10,000 queues.
 const MAX_PAGES: usize = 11;
-/// A queue is in trouble if a message waits for longer than that after its due time: a worker that
-/// lives takes it within milliseconds.
+/// A queue is in trouble if a message is overdue by more than this: a live worker takes it within
+/// milliseconds.
 const OVERDUE_MS: u64 = 1_000;
 
-/// All queues of the caller.
+/// All queues that the caller may use.
 pub(in crate::dashboard::views) struct All {
     pub(in crate::dashboard::views) queues: Vec<Listed>,
-    /// Whether the server knows all queues.
+    /// Whether the server knows the names of all queues.
     pub(in crate::dashboard::views) is_complete: bool,
 }
 
-/// How long a page waits for new counts after a pause of the poller: enough for some queues. With
-/// many it shows the counts from before the pause.
+/// How long a page waits for new counts after the poller's pause: long enough for a few queues.
+/// With many queues the page shows the counts from before the pause.
 const WAIT_MS: u64 = 30;
 /// The longest wait that `/v1/queues` allows.
 const MAX_WAIT_MS: u64 = 2_000;
 
 impl All {
-    /// Reads the list of the server's poller: that costs no call of Redis.
+    /// Reads the list from the poller's snapshot: that costs no call of Redis.
     pub(in crate::dashboard::views) async fn read(page: &Page) -> Result<Self, Failure> {
         match Self::read_within(page, WAIT_MS).await {
-            // Without any counts it waits for the first ones.
+            // There are no counts yet: wait for the first ones.
             Err(failure) if failure.code() == Code::RedisUnavailable.word() => {
                 Self::read_within(page, MAX_WAIT_MS).await
             }
@@ -66,11 +66,11 @@ impl All {
     }
 }
 
-/// What is wrong with a queue: the worst first.
+/// The trouble of a queue. The variants are in order of badness, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Trouble {
     Unreadable,
-    /// The oldest first.
+    /// The time by which the oldest message is overdue; the longest sorts first.
     Overdue(Reverse<u64>),
     Paused,
     Dead,
@@ -82,7 +82,7 @@ impl Trouble {
         let Some(counts) = queue.counts.as_ref().filter(|_| queue.error.is_none()) else {
             return match queue.error {
                 Some(_) => Self::Unreadable,
-                None => Self::None, // not read yet
+                None => Self::None, // the counts are not read yet
             };
         };
         match counts {
@@ -101,7 +101,7 @@ pub(super) enum Order {
     Name,
 }
 
-/// The queues whose names contain `filter`, in this order. Upper and lower case are the same.
+/// Sorts the queues whose names contain `filter`, ignoring case.
 pub(super) fn sorted(mut queues: Vec<Listed>, filter: &str, order: Order) -> Vec<Listed> {
     if !filter.is_empty() {
         let filter = filter.to_lowercase();
@@ -116,7 +116,7 @@ pub(super) fn sorted(mut queues: Vec<Listed>, filter: &str, order: Order) -> Vec
     queues
 }
 
-/// A row. What is not read yet is `None`.
+/// A row of the list. `None`: the value is not read yet.
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) segment: String,
@@ -131,19 +131,19 @@ pub(super) struct Row {
 /// The counts of a queue.
 pub(super) struct Shown {
     pub(super) paused: bool,
-    /// Messages whose time has not come.
+    /// Messages that are not due yet.
     pub(super) waiting: Markup,
     pub(super) due: Markup,
     pub(super) leased: Markup,
     pub(super) dead: Markup,
     pub(super) has_dead: bool,
-    /// The age of the oldest message that is due and not claimed.
+    /// For how long the oldest due message has not been claimed.
     pub(super) overdue: Option<String>,
     pub(super) is_overdue: bool,
     pub(super) nodes: Markup,
 }
 
-/// The last minute and hour.
+/// What happened in a queue in the last minute and the last hour.
 pub(super) struct Lately {
     pub(super) p50: String,
     pub(super) p99: String,
@@ -198,7 +198,7 @@ impl Shown {
     }
 }
 
-/// A lateness; a dash if no message was delivered.
+/// Formats a lateness; a dash if no message was delivered.
 fn time(us: Option<u64>) -> String {
     match us {
         None => "–".to_owned(),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_is_first_and_the_worst_of_it() {
+    fn queues_in_the_worst_trouble_are_first() {
         let sorted = sorted(all(), "", Order::Trouble);
         assert_eq!(
             names(&sorted),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_sorted_and_filtered() {
+    fn queues_are_sorted_and_filtered_by_name() {
         assert_eq!(
             names(&sorted(all(), "", Order::Name)),
             [

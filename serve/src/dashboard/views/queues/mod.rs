@@ -1,4 +1,4 @@
-//! `/`: all queues, trouble first.
+//! `/`: the list of all queues, those in trouble first.
 
 mod listed;
 
@@ -22,14 +22,14 @@ pub(super) use listed::All;
 use listed::Row;
 use listed::{Order, Trouble, sorted};
 
-/// How many queues a page has.
+/// The number of queues on a page.
 const PAGE: usize = 100;
-/// From which age on the page says how old the counts are.
+/// If the counts are older than this, the page shows their age.
 const OLD_MS: u64 = 10_000;
-/// How long the page waits for what was never read: a few queues are read at once by then.
+/// The longest wait for details that were never read: long enough to read those of a few queues.
 const PATIENCE: Duration = Duration::from_millis(25);
 
-/// How many queues are in which trouble.
+/// The number of queues in each kind of trouble.
 #[derive(Default)]
 struct Summary {
     unreadable: u64,
@@ -44,13 +44,13 @@ struct QueuesPage {
     frame: Frame,
     rows: Vec<Row>,
     summary: Summary,
-    /// All queues of the caller, and those with the filter in their names.
+    /// `all`: the number of the caller's queues; `shown`: of those whose names match the filter.
     all: u64,
     shown: u64,
     filter: String,
     by_name: bool,
     is_complete: bool,
-    /// How old the counts are, if they are older than usual.
+    /// The age of the counts, if they are older than usual.
     age: Option<String>,
     pages: Pages,
 }

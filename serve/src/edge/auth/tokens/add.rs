@@ -13,13 +13,13 @@ use crate::edge::auth::tokens::TokensFile;
 use crate::edge::auth::tokens::token::{generate, hash};
 use crate::edge::auth::{NamePattern, Role};
 
-/// Adds a token of this name to the file, and returns it: the file keeps only its SHA-256. Creates
-/// the file, with a signing key and readable by its owner only, if there is none. Servers that use
-/// the file know the token within a second.
+/// Adds a token with this name to the file, and returns the token: the file has only its SHA-256.
+/// If there is no file, creates one with a signing key, readable only by its owner. Servers that
+/// use the file accept the token within a second.
 ///
 /// # Errors
-/// [`Error::Config`] if the name is in use or the file cannot be read, [`Error::Io`] if it cannot
-/// be written. Then the file is unchanged.
+/// [`Error::Config`] if the name is in use or the file cannot be read; [`Error::Io`] if the file
+/// cannot be written. In both cases the file is unchanged.
 pub fn add_token(
     path: &Path,
     name: &str,
@@ -27,13 +27,13 @@ pub fn add_token(
     queues: &[NamePattern],
 ) -> Result<String, Error> {
     let unwritten = |error: io::Error| Error::io(format!("cannot write {}", path.display()), error);
-    // The file itself, not a link to it, is replaced.
+    // If the path is a link, its target is replaced, not the link.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    // Two that add a token at the same time must not lose one.
+    // The lock: of two processes that add a token at the same time, neither may lose its token.
     let lock = File::open(folder).map_err(unwritten)?;
     lock.lock().map_err(unwritten)?;
     let random = |error: getrandom::Error| Error::Config(format!("no random bytes: {error}"));
@@ -61,7 +61,7 @@ pub fn add_token(
         with_line_end(&old),
         entry(name, roles, queues, &token)
     );
-    // A wrong name, a name in use, or a file that was wrong before.
+    // The check fails if the name is wrong or in use, or if the file was wrong before.
     TokensFile::parse(&text)
         .map_err(|error| Error::Config(format!("{}: {error}", path.display())))?;
     replace(path, &text, mode).map_err(unwritten)?;
@@ -75,7 +75,7 @@ fn with_line_end(text: &str) -> String {
     }
 }
 
-/// The table of a token.
+/// The TOML table of a token.
 fn entry(name: &str, roles: &[Role], queues: &[NamePattern], token: &str) -> String {
     let list = |words: Vec<String>| {
         let words: Vec<_> = words.iter().map(|word| toml_string(word)).collect();
@@ -94,16 +94,16 @@ fn entry(name: &str, roles: &[Role], queues: &[NamePattern], token: &str) -> Str
 }
 
 fn toml_string(text: &str) -> String {
-    // JSON escapes as TOML does.
+    // JSON escapes a string in a way that TOML reads.
     serde_json::Value::from(text).to_string()
 }
 
-/// Replaces the file at once: a reader sees the old or the new one.
+/// Replaces the file atomically: a reader sees the old or the new file.
 fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = Path::new(&beside);
-    // One that a crash left has no lock any more.
+    // A crash may have left the temporary file; nobody holds its lock.
     match fs::remove_file(beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

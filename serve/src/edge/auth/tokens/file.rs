@@ -1,4 +1,4 @@
-//! The tokens file.
+//! Parses the tokens file.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,14 +13,14 @@ use crate::edge::auth::tokens::token::hash;
 use crate::edge::auth::{NamePattern, Principal, Role, Via};
 use crate::edge::shown::shown;
 
-/// The tokens and the signing key.
+/// The parsed tokens file: the tokens and the signing key.
 #[derive(Default)]
 pub(crate) struct TokensFile {
     tokens: Vec<([u8; 32], Principal)>,
     signing_key: Option<[u8; 32]>,
 }
 
-/// The file as TOML.
+/// The tokens file as TOML.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Toml {
@@ -45,7 +45,7 @@ fn all_queues() -> Vec<NamePattern> {
 }
 
 impl TokensFile {
-    /// Reads the file. The error says what is wrong, and quotes nothing of the file but names.
+    /// Reads the file. The error names the fault, and quotes nothing of the file except names.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let text = fs::read_to_string(path)
             .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
@@ -53,7 +53,8 @@ impl TokensFile {
     }
 
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        // The text of the parser quotes the line, which may hold the key: only its place is kept.
+        // The parser's error quotes the line, which may contain the key: only the line number is
+        // kept.
         let toml: Toml = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             let line = text.get(..at).unwrap_or(text).matches('\n').count() + 1;
@@ -87,12 +88,12 @@ impl TokensFile {
         })
     }
 
-    /// The caller who has this token.
+    /// The caller with this token, if the file has it.
     pub(crate) fn principal(&self, token: &str) -> Option<Principal> {
         self.entry(token).map(|(_, principal)| principal.clone())
     }
 
-    /// The hash and the caller of this token. Takes the same time whichever entry fits.
+    /// The hash and the caller of this token. The time does not depend on which entry matches.
     pub(crate) fn entry(&self, token: &str) -> Option<&([u8; 32], Principal)> {
         let hash = hash(token.as_bytes());
         let mut found = u32::MAX;
@@ -123,7 +124,7 @@ pub(crate) fn signing_key(text: &str) -> Result<[u8; 32], String> {
     })
 }
 
-/// The bytes of 64 hexadecimal digits.
+/// Decodes 64 hexadecimal digits.
 fn hex(text: &str) -> Option<[u8; 32]> {
     let digits: Vec<u8> = text
         .chars()
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_token_is_known() {
+    fn only_a_complete_token_is_accepted() {
         let text = entry("one", "queues = [\"a*\"]", "dueq_1") + &entry("two", "", "dueq_2");
         let file = TokensFile::parse(&text).expect("a tokens file");
         let name = |token| {

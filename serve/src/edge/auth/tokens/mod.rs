@@ -1,4 +1,4 @@
-//! Bearer tokens: 256 random bits, of which the tokens file keeps the SHA-256.
+//! Access tokens: 256 random bits, of which the tokens file has only the SHA-256.
 
 mod add;
 mod file;

@@ -1,12 +1,12 @@
-//! Makes a token, and hashes it: the file of tokens has hashes only.
+//! Generates and hashes access tokens. The tokens file has only hashes.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
-/// Every token begins with it, so that scanners of secrets find one that leaked.
+/// The prefix of every token, by which secret scanners find a leaked one.
 const PREFIX: &str = "dueq_";
-/// The characters after the prefix: 32 bytes in base64url.
+/// The number of characters after the prefix: 32 bytes in base64url.
 const CHARACTERS: usize = 43;
 
 /// The SHA-256 of a token.

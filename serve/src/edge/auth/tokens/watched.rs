@@ -1,4 +1,4 @@
-//! The tokens file as it is now: read again when it changes.
+//! The current tokens file: read again whenever it changes.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use crate::edge::auth::TokensFile;
 
-/// How long a change of the file may go unnoticed.
+/// The longest time for which a change of the file goes unnoticed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What tells one state of a file from another.
+/// The metadata of a file; they differ if the file has changed.
 pub(crate) type Stamp = (u64, u64, u64, i64, i64, i64, i64);
 
-/// A tokens file that is read again when it has changed. If it cannot be read, nobody has access: a
-/// removed token may be the reason for the change.
+/// A tokens file that is read again when it has changed. While it cannot be read, nobody has
+/// access: the change may have removed a token.
 pub(crate) struct Watched {
     path: PathBuf,
     state: Mutex<State>,
@@ -42,7 +42,7 @@ impl Watched {
         })
     }
 
-    /// The file, at most a second old; an error says why it cannot be read.
+    /// The parsed file, at most one second old; an error says why it cannot be read.
     pub(crate) fn current(&self) -> Result<Arc<TokensFile>, String> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.looked.elapsed() >= LOOK_EVERY {
@@ -58,7 +58,7 @@ impl Watched {
     }
 
     fn look(&self, state: &mut State, is_forced: bool) {
-        // The stamp is older than the text: a change between the two is seen at the next look.
+        // Read the stamp before the text: a change between the two is noticed at the next look.
         let stamp = stamp(&self.path);
         state.looked = Instant::now();
         if stamp == state.stamp && !is_forced && state.file.is_ok() {

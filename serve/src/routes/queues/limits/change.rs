@@ -1,4 +1,4 @@
-//! The limits that a call sets.
+//! The request that changes the limits of a queue.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::edge::problem::{Code, Problem};
 
 /// 100 years of 365.25 days.
 const CENTURY_MS: u64 = 3_155_760_000_000;
-/// The most that scripts count to.
+/// The largest number that scripts count with.
 const MOST: u64 = 1_000_000_000_000_000;
 
 /// The limits to set. At least one; `rate_window_ms` and `burst` alone are none.
@@ -69,7 +69,7 @@ pub(super) struct Change {
     max_remembered: Option<u64>,
 }
 
-/// A number. Null is refused: this limit cannot be removed.
+/// Parses a number, and refuses null: this limit cannot be removed.
 fn number<'de, D: Deserializer<'de>>(field: D) -> Result<Option<u64>, D::Error> {
     u64::deserialize(field).map(Some)
 }
@@ -79,7 +79,7 @@ fn number_or_null<'de, D: Deserializer<'de>>(field: D) -> Result<Option<Option<u
 }
 
 impl Change {
-    /// The limits, each within its range. The library checks the rate.
+    /// The new limits, each checked against its range. The library checks the rate.
     pub(super) fn limits(&self) -> Result<QueueLimits, Problem> {
         let mut limits = QueueLimits::new();
         let mut is_empty = true;
@@ -162,7 +162,7 @@ impl Change {
     }
 }
 
-/// A number within its range.
+/// Converts a number that was checked to be small.
 fn small(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! A proxy in front of a server, with the file of the guide, and curl.
+//! A proxy in front of a server, configured by the guide's example files; the client is curl.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use crate::instance::{Answer, Instance};
 
 const GUIDE: &str = include_str!("../../../../../docs/guide/http/proxy.md");
-/// The host of the guide.
+/// The public host in the guide's examples.
 const HOST: &str = "queues.example.com";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) enum Program {
     Caddy,
 }
 
-/// A running proxy. It ends on drop.
+/// A running proxy process, which is stopped on drop.
 pub(super) struct Front {
     _process: Child,
     port: Port,
@@ -31,7 +31,7 @@ pub(super) struct Front {
 }
 
 impl Program {
-    /// The program's path, if there is one.
+    /// The path of the proxy's program; `None` if it is not installed.
     fn find(self) -> Option<PathBuf> {
         installed(match self {
             Self::Nginx => "nginx",
@@ -40,7 +40,7 @@ impl Program {
     }
 }
 
-/// The code of the guide in this language, of which there may be several parts.
+/// The code blocks of the guide in this language.
 fn of_guide(language: &str) -> Result<Vec<&'static str>> {
     let begin = format!("```{language}\n");
     let parts = GUIDE.split(&begin).skip(1);
@@ -49,9 +49,9 @@ fn of_guide(language: &str) -> Result<Vec<&'static str>> {
         .collect()
 }
 
-/// What the test puts into the files of the guide.
+/// The values that the test puts into the guide's example files.
 struct Site {
-    /// The address of the server.
+    /// The address of `dueq serve`.
     server: String,
     /// The port of the proxy.
     port: u16,
@@ -61,7 +61,7 @@ struct Site {
 }
 
 impl Site {
-    /// Writes the file of nginx, with or without passwords.
+    /// Writes the guide's configuration of nginx, with or without passwords.
     fn nginx(&self, has_users: bool) -> Result<PathBuf> {
         let parts = of_guide("nginx")?;
         let [site, users] = parts[..] else {
@@ -95,7 +95,7 @@ impl Site {
         self.write("nginx.conf", &all)
     }
 
-    /// Writes the file of Caddy.
+    /// Writes the guide's configuration of Caddy.
     fn caddy(&self) -> Result<PathBuf> {
         let parts = of_guide("caddyfile")?;
         let [site] = parts[..] else {
@@ -106,7 +106,7 @@ impl Site {
         let port = self.port;
         let head = format!("https://{HOST}:{port} {{\nbind 127.0.0.1\ntls {cert} {key}\n");
         let site = replaced(&site, &format!("{HOST} {{\n"), &head)?;
-        // Without HTTP/3: the testkit holds the UDP port to reserve the number.
+        // Without HTTP/3: the testkit has bound the UDP port, to reserve the number.
         let options = "admin off\nauto_https disable_redirects\nservers {\nprotocols h1 h2\n}";
         self.write("Caddyfile", &format!("{{\n{options}\n}}\n{site}"))
     }
@@ -122,14 +122,14 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Replaces a text that must be there.
+/// Replaces a text; fails if it does not occur.
 fn replaced(text: &str, old: &str, new: &str) -> Result<String> {
     anyhow::ensure!(text.contains(old), "the guide has no {old:?}: {text}");
     Ok(text.replace(old, new))
 }
 
 impl Front {
-    /// A proxy before a server with tokens, if it is installed.
+    /// A proxy in front of a server with tokens; `None` if its program is not installed.
     pub(super) async fn of_tokens(
         program: Program,
         path: &str,
@@ -146,7 +146,7 @@ impl Front {
         Ok(Some((instance, front)))
     }
 
-    /// nginx, which asks for passwords.
+    /// nginx in front of a server that trusts it: nginx asks for passwords.
     pub(super) async fn of_users(
         change: impl FnOnce(&mut Config),
     ) -> Result<Option<(Instance, Self)>> {
@@ -220,7 +220,7 @@ impl Front {
         Ok(front)
     }
 
-    /// Starts curl for this path. It writes head and body of the last response.
+    /// Starts curl with this path. curl prints the head and the body of the last response.
     pub(super) fn start(&self, path: &str, arguments: &[&str]) -> Result<Child> {
         let port = self.port.number();
         let curl = Command::new("curl")
@@ -234,7 +234,7 @@ impl Front {
                 "120",
             ])
             .args(["--resolve", &format!("{HOST}:{port}:127.0.0.1")])
-            // Without it curl waits a second for the server to ask for the body.
+            // Without this header curl waits one second for the server to ask for the body.
             .args(["-H", "Expect:"])
             .args(arguments)
             .arg(format!("https://{HOST}:{port}{}{path}", self.path))
@@ -253,7 +253,7 @@ impl Front {
     }
 }
 
-/// The response in the output of curl, which came over HTTP/2.
+/// Parses the response that curl printed; it must have come over HTTP/2.
 pub(super) fn answer(output: &Output) -> Result<Answer> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     anyhow::ensure!(

@@ -1,4 +1,4 @@
-//! Behind nginx and Caddy, with the files of the guide.
+//! Servers behind nginx and Caddy, configured by the guide's example files.
 
 mod front;
 
@@ -12,7 +12,7 @@ use front::{Front, Program};
 
 const LINES: &str = "Content-Type: application/x-ndjson";
 
-/// What holds behind every proxy.
+/// Checks everything that must work behind every proxy.
 async fn check(program: Program, path: &str) -> Result<()> {
     let Some((instance, front)) = Front::of_tokens(program, path).await? else {
         return Ok(());
@@ -38,7 +38,7 @@ async fn ids_with_a_slash_pass(front: &Front, instance: &Instance) -> Result<()>
     ];
     let stored = front.curl(&format!("{at}/~b3JkZXIvNDI"), &put).await?;
     assert_eq!(stored.status, 201, "{stored:?}");
-    // The address is one of the public URL.
+    // The address in the answer begins with the public URL.
     let location = stored.header("location").context("an address")?.to_owned();
     assert!(location.ends_with("/messages/~b3JkZXIvNDI"), "{location}");
     for spelling in ["~b3JkZXIvNDI", "order%2F42", "order%2f42"] {
@@ -51,7 +51,7 @@ async fn ids_with_a_slash_pass(front: &Front, instance: &Instance) -> Result<()>
             "{spelling}"
         );
     }
-    // Dots that a proxy or a client would resolve.
+    // Ids of dots, in an encoding that proxies and clients do not resolve as a path.
     for spelling in ["~Li4", "~Lg"] {
         let stored = front.curl(&format!("{at}/{spelling}"), &put).await?;
         assert_eq!(stored.status, 201, "{stored:?}");
@@ -85,7 +85,8 @@ async fn events_come_at_once(front: &Front, instance: &Instance) -> Result<()> {
         .push("x")
         .delay(std::time::Duration::from_secs(60))
         .await?;
-    // One that a proxy holds back would never come: the stream has a few hundred bytes.
+    // If the proxy buffered the stream, this event would not arrive: the stream has only a few
+    // hundred bytes.
     while !event().await?.contains("\"scheduled\":2") {}
     curl.kill().await?;
     Ok(())
@@ -103,7 +104,7 @@ async fn lines_are_pushed_while_they_arrive(front: &Front, instance: &Instance) 
     );
     for sent in 1..=3_u64 {
         body.write_all(line.repeat(100).as_bytes()).await?;
-        // The proxy passes these on before the next ones exist.
+        // The proxy must pass on these lines before the next ones exist.
         while queue.stats().await?.pushed < 1 + 100 * sent - 50 {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
@@ -135,17 +136,17 @@ async fn uploads_are_answered_before_their_end(front: &Front, instance: &Instanc
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_streams_and_uploads_pass_through_nginx() -> Result<()> {
+async fn calls_streams_and_uploads_work_behind_nginx() -> Result<()> {
     check(Program::Nginx, "").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_streams_and_uploads_pass_through_caddy() -> Result<()> {
+async fn calls_streams_and_uploads_work_behind_caddy() -> Result<()> {
     check(Program::Caddy, "").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn path_of_the_public_url_passes_through_both() -> Result<()> {
+async fn public_url_with_a_path_works_behind_both_proxies() -> Result<()> {
     for program in [Program::Nginx, Program::Caddy] {
         let Some((instance, front)) = Front::of_tokens(program, "/ops").await? else {
             continue;
@@ -156,7 +157,7 @@ async fn path_of_the_public_url_passes_through_both() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nginx_names_its_users_and_clients_cannot() -> Result<()> {
+async fn only_nginx_can_set_the_header_with_the_user() -> Result<()> {
     let trust = |config: &mut dueq_serve::Config| {
         let (networks, roles) = (
             ["127.0.0.1/32".to_owned()],

@@ -9,7 +9,7 @@ use super::{HOUR, assert_has, led, look, submit};
 use crate::instance::Instance;
 
 #[tokio::test]
-async fn limits_are_changed_one_by_one() -> Result<()> {
+async fn form_changes_only_the_limits_that_were_edited() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     let page = look(&instance, "/queues/orders").await?;
@@ -30,7 +30,7 @@ async fn limits_are_changed_one_by_one() -> Result<()> {
     assert_eq!((stats.max_leased, stats.keep_dead_ms), (8, 604_800_000));
     let rate = stats.rate.context("a rate")?;
     assert_eq!((rate.starts, rate.window), (100, Duration::from_secs(60)));
-    // The form did not change the attempts, so it does not undo what another operator has set.
+    // The form did not change `max_attempts`, so the other operator's value stays.
     assert_ne!(stats.max_attempts, 5);
     let body =
         "action=limits&rate=&was_rate=100/1m&burst=1&was_burst=1&max_leased=&was_max_leased=8";
@@ -62,7 +62,7 @@ async fn limits_are_changed_one_by_one() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_queue_is_paused_for_a_time() -> Result<()> {
+async fn form_pauses_a_queue_for_a_time() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     for _ in 0..2 {
@@ -77,7 +77,8 @@ async fn a_queue_is_paused_for_a_time() -> Result<()> {
     }
     let stats = queue.stats().await?;
     assert!(!stats.paused);
-    // The queue opens at the next full millisecond after the wait, and this one has begun.
+    // The queue opens at the next full millisecond after the wait. The current millisecond has
+    // already begun.
     assert!((1..=600_001).contains(&stats.closed_ms), "{stats:?}");
     for wrong in ["for=", "for=soon", "for=0s", "for=-5m"] {
         let answer = submit(
@@ -95,7 +96,7 @@ async fn a_queue_is_paused_for_a_time() -> Result<()> {
 }
 
 #[tokio::test]
-async fn schedules_are_shown_paused_triggered_and_removed() -> Result<()> {
+async fn forms_pause_trigger_and_remove_a_schedule() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("reports")?;
     let rule = Schedule::every(HOUR * 24).name("night/ly");
@@ -115,7 +116,7 @@ async fn schedules_are_shown_paused_triggered_and_removed() -> Result<()> {
         let body = format!("action={action}&schedule={segment}&triggered=0");
         submit(&instance, None, "/queues/reports", &body).await
     };
-    // Twice: the second of two clicks changes nothing more.
+    // Each form is sent twice: the second click of a double click changes nothing more.
     for (action, word) in [
         ("schedule_pause", "schedule_paused"),
         ("schedule_trigger", "triggered"),

@@ -1,27 +1,27 @@
-//! What a test has counted itself, and whether a history says the same.
+//! The events that a test has counted itself, and their comparison with a history.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 const MINUTE_MS: u64 = 60_000;
-/// The upper bound of a bucket is so much above its lower one, and 128 us at least.
+/// The ratio of a bucket's upper to its lower bound. The first bucket ends at 128 µs.
 const BUCKET: f64 = 1.4143;
 const FIRST_BUCKET_US: f64 = 128.0;
-/// A time that the test takes begins or ends so much before or after that of the node at most,
-/// unless the system gives the thread to others in between.
+/// The most by which the test's clock reading differs from the node's for one event, unless the
+/// system suspends the thread between the two.
 const BESIDE_US: f64 = 5_000.0;
 
-/// Something that happened, and when the history must have it.
+/// An event, and by when the history must contain it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Event {
-    /// It happened after this time.
+    /// The event happened after this time.
     pub(super) from_ms: u64,
-    /// A report before this time had it.
+    /// A report before this time contained the event.
     pub(super) until_ms: u64,
 }
 
 impl Event {
-    /// An event of the present round.
+    /// An event of the current round.
     pub(super) fn at(from_ms: u64) -> Self {
         Self {
             from_ms,
@@ -30,25 +30,25 @@ impl Event {
     }
 }
 
-/// A time between two that the test has taken.
+/// A duration, known by a lower and an upper bound that the test measured.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taken {
     pub(super) least_us: u64,
     pub(super) most_us: u64,
 }
 
-/// What happened between two times without anything before and after.
+/// The events between two times. Nothing happens just before the first and just after the second.
 #[derive(Debug, Default)]
 pub(super) struct Round {
     pub(super) from_ms: u64,
     pub(super) until_ms: u64,
-    /// Whether no report of it can be lost.
+    /// Whether no report about the round can be lost.
     pub(super) is_quiet: bool,
     pub(super) lateness: Vec<Taken>,
     pub(super) handling: Vec<Taken>,
 }
 
-/// All that the test has counted.
+/// All events that the test has counted.
 #[derive(Debug, Default)]
 pub(super) struct Truth {
     pub(super) pushed: Vec<Event>,
@@ -59,17 +59,17 @@ pub(super) struct Truth {
     pub(super) rounds: Vec<Round>,
 }
 
-/// What the comparison covered.
+/// The extent of the comparison.
 #[derive(Debug, Default)]
 pub(super) struct Compared {
     pub(super) edges: usize,
-    /// Of the edges, how many had the same number on both sides for each counter.
+    /// The number of minute edges at which every counter had one certain value on each side.
     pub(super) exact_edges: usize,
     pub(super) slots: usize,
     pub(super) percentiles: usize,
-    /// The most that a percentile was above the true one.
+    /// The largest ratio of a reported percentile to the true one.
     pub(super) largest_factor: f64,
-    /// Times that the history lacks, because the reply to their report was lost.
+    /// The number of durations that the history lacks, because the reply to their report was lost.
     pub(super) missing_times: u64,
 }
 
@@ -84,8 +84,9 @@ impl Truth {
         ]
     }
 
-    /// Ends a round: the history has all its events, and workers have reported all its times. An
-    /// event of a quiet round is reported within `reported_ms`, if the caller asks for that.
+    /// Ends a round, after the history has all its events and workers have reported all its
+    /// durations. With `reported_ms`, checks that each event of a quiet round was reported within
+    /// that time.
     pub(super) fn close(&mut self, now_ms: u64, reported_ms: Option<u64>) {
         let Some(round) = self.rounds.last_mut() else {
             return;
@@ -113,14 +114,14 @@ impl Truth {
         }
     }
 
-    /// Whether the history has all events.
+    /// Whether the history contains all events of the test.
     pub(super) fn is_whole_in(&self, history: &Value) -> bool {
         let sum = &history["sum"];
         let is_whole = |(name, events): (&str, &[Event])| sum[name] == events.len();
         self.counters().into_iter().all(is_whole)
     }
 
-    /// Compares a history of minutes with what was counted.
+    /// Compares a history in minutes with the counted events.
     pub(super) fn compare(&self, history: &Value) -> Result<Compared> {
         let points: Vec<_> = history["points"]
             .as_array()
@@ -183,7 +184,7 @@ impl Truth {
         Ok(compared)
     }
 
-    /// Compares the percentiles of a slot that no round overlaps at its edges.
+    /// Compares the percentiles of a slot, if no round overlaps the slot's edges.
     fn compare_times(&self, start_ms: u64, point: &Value, compared: &mut Compared) -> Result<()> {
         let end_ms = start_ms + MINUTE_MS;
         let touches = |round: &&Round| round.from_ms < end_ms && round.until_ms >= start_ms;

@@ -1,4 +1,4 @@
-//! What a queue has done in each minute, hour or day.
+//! The history of a queue: what happened in each minute, hour or day.
 
 mod judge;
 mod restarts;
@@ -15,7 +15,7 @@ use crate::instance::{Instance, LIMIT};
 
 const AT: &str = "GET /v1/queues/orders/history";
 
-/// Asks until the history is as expected.
+/// Reads the history repeatedly until it is as expected.
 async fn history_until(
     instance: &Instance,
     query: &str,
@@ -29,12 +29,12 @@ async fn history_until(
             return Ok(history);
         }
         anyhow::ensure!(Instant::now() < end, "the history stays {history}");
-        // Each ask reads Redis: no faster than anybody needs it.
+        // Each read asks Redis, so pause between two.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// Waits for the first report of a worker: nothing before it counts.
+/// Waits for a worker's first report: history before it is not recorded.
 async fn begun(instance: &Instance) -> Result<()> {
     let end = Instant::now() + LIMIT;
     let words = ["HEXISTS", "dueq:{orders}:meta", "history"];
@@ -46,7 +46,7 @@ async fn begun(instance: &Instance) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn history_has_a_point_or_null_for_each_slot() -> Result<()> {
+async fn history_has_a_point_or_a_null_for_each_slot() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     for (query, slot_ms, count) in [
@@ -136,7 +136,7 @@ async fn history_has_a_point_or_null_for_each_slot() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_ranges_are_refused() -> Result<()> {
+async fn invalid_history_ranges_are_refused() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     instance.queue("orders").await?;
     for query in [

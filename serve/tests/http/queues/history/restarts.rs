@@ -1,8 +1,8 @@
-//! The history after restarts of Redis, of all workers and of the server, beside what the test has
-//! counted itself.
+//! Compares the history with what the test itself has counted, while Redis, all workers and the
+//! server are restarted.
 //!
-//! The usual form crosses one edge of a minute. With `DUEQ_HISTORY_MINUTES=15` it makes rounds for so
-//! long, and kills Redis in some of them under load: `make proof NAME=history`.
+//! By default the test crosses one edge of a minute. With `DUEQ_HISTORY_MINUTES=15` it runs rounds
+//! for 15 minutes, and kills Redis in some of them under load: `make proof NAME=history`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,13 +15,13 @@ use super::judge::{Event, Round, Taken, Truth};
 use super::{begun, history_until};
 use crate::instance::{Instance, LIMIT};
 
-/// A report has what happened so long before it at most, while nothing is restarted. The guide says
-/// 6 s; the rest is for the threads of the test.
+/// The longest time from an event to its report, while nothing is restarted. The guide promises 6
+/// s; the rest is for delays of the test's threads.
 const REPORTED_MS: u64 = 6_500;
-/// A round takes about half of this.
+/// A limit for the length of a round, which takes about half of it.
 const ROUND_MS: u64 = 14_000;
 
-/// What a handler has done.
+/// What a handler did with one delivery.
 #[derive(Debug, Clone)]
 struct Handled {
     id: String,
@@ -54,7 +54,7 @@ fn now_ms() -> u64 {
     now_us() / 1_000
 }
 
-/// Two workers, each with a client of its own.
+/// Starts two workers, each with its own client.
 async fn workers(url: &str, notes: &Notes) -> Result<Vec<WorkerHandle>> {
     let mut workers = Vec::new();
     for _ in 0..2 {
@@ -70,14 +70,15 @@ async fn workers(url: &str, notes: &Notes) -> Result<Vec<WorkerHandle>> {
     Ok(workers)
 }
 
-/// A payload is what to do, and how long it takes in milliseconds.
+/// A payload says what the handler does, and for how many milliseconds.
 async fn handle(notes: Notes, delivery: Delivery) -> Result<(), String> {
     let start_us = now_us();
     let text = String::from_utf8_lossy(delivery.payload()).into_owned();
     let (what, ms) = text.split_once(' ').unwrap_or(("ack", "0"));
     let begin = Instant::now();
     tokio::time::sleep(Duration::from_millis(ms.parse().unwrap_or(0))).await;
-    // The call is within the handler, and so within the time that the node takes.
+    // The handler itself makes the call, so the call is part of the handler time that the node
+    // measures.
     let is_buried = what == "bury" && delivery.bury("the test says so").await.is_ok();
     let took = begin.elapsed();
     notes.add(Handled {
@@ -94,16 +95,16 @@ async fn handle(notes: Notes, delivery: Delivery) -> Result<(), String> {
     }
 }
 
-/// What a round does.
+/// The kinds of rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Nothing is restarted before all is in the history.
+    /// Nothing is restarted until the history has all events.
     Quiet,
-    /// Redis is killed while messages are handled: a report may be lost, and no count.
+    /// Redis is killed while messages are handled: a report of durations may be lost, but no count.
     Killed,
 }
 
-/// What a round has pushed: each id with the time before its push, and the times of the cancels.
+/// The pushes of a round: each id with the time before its push; and the times of the cancels.
 #[derive(Default)]
 struct Pushes {
     ids: HashMap<String, u64>,
@@ -120,10 +121,10 @@ async fn push(instance: &mut Instance, number: usize, kind: Kind) -> Result<Push
             (Kind::Quiet, 6..9) => "bury",
             _ => "ack",
         };
-        // Lateness between 0.2 s and an hour.
+        // Latenesses from 0.2 s to one hour.
         let late_ms = 200 << (index % 15);
-        // The median and the 90th percentile are in the middle of many equal times, so that some
-        // threads that the system makes wait do not move them.
+        // The median and the 90th percentile lie among many equal durations, so that a few
+        // suspended threads do not change them.
         let handling_ms = match index % 10 {
             0..3 => 50,
             3..7 => 100,
@@ -133,7 +134,7 @@ async fn push(instance: &mut Instance, number: usize, kind: Kind) -> Result<Push
         let (id, push_ms) = (format!("{number}-{index}"), now_ms());
         let payload = format!("{what} {handling_ms}");
         let end = Instant::now() + LIMIT;
-        // A push of the same id stores nothing if the first one did.
+        // A repeated push of the id stores nothing if the first one did.
         while let Err(error) = queue
             .push(payload.as_str())
             .id(&*id)
@@ -167,7 +168,7 @@ async fn push(instance: &mut Instance, number: usize, kind: Kind) -> Result<Push
     Ok(pushes)
 }
 
-/// Waits until all are handled. In a quiet round six messages are handled twice.
+/// Waits until all messages are handled. In a quiet round six messages are handled twice.
 async fn all_handled(notes: &Notes, pushes: &Pushes, kind: Kind) -> Result<Vec<Handled>> {
     let end = Instant::now() + LIMIT;
     let mut handled: Vec<Handled> = Vec::new();
@@ -187,7 +188,7 @@ async fn all_handled(notes: &Notes, pushes: &Pushes, kind: Kind) -> Result<Vec<H
     }
 }
 
-/// Adds what was handled to what the test has counted.
+/// Adds the handled deliveries to the counted events.
 fn count(truth: &mut Truth, pushes: &Pushes, handled: &[Handled], kind: Kind) -> Result<Round> {
     let mut round = Round {
         is_quiet: kind == Kind::Quiet,
@@ -206,7 +207,7 @@ fn count(truth: &mut Truth, pushes: &Pushes, handled: &[Handled], kind: Kind) ->
             .entry(&handled.id)
             .and_modify(|attempt| *attempt += 1)
             .or_insert(1);
-        // A bury happens within the handler, the other settlements after it.
+        // A bury happens within the handler; other settlements happen after it.
         let handler_ms = handled.took_us / 1_000 + 1;
         let settled = match (kind, index) {
             (Kind::Quiet, 6..9) => Event::at(handled.at_ms.saturating_sub(handler_ms)),
@@ -215,10 +216,10 @@ fn count(truth: &mut Truth, pushes: &Pushes, handled: &[Handled], kind: Kind) ->
         match (kind, index, *attempt) {
             (Kind::Quiet, 0..6, 1) => truth.retried.push(settled),
             (Kind::Quiet, 6..9, _) => truth.died.push(settled),
-            (Kind::Killed, _, 2..) => {} // its lease lapsed, and one of the two acks counted
+            (Kind::Killed, _, 2..) => {} // a lease expired, and one of the two acks counted
             _ => truth.acked.push(settled),
         }
-        // A message is handled after its push, and before its handler notes the time.
+        // A message is handled after its push, and before the handler notes the time.
         let push_ms = pushes.ids.get(&handled.id).copied().context("a push")?;
         let least_ms = if *attempt == 1 {
             push_ms.saturating_sub(handled.due_ms)
@@ -237,7 +238,8 @@ fn count(truth: &mut Truth, pushes: &Pushes, handled: &[Handled], kind: Kind) ->
     Ok(round)
 }
 
-/// A round: pushes, waits until all is handled and in the history, and notes what it has counted.
+/// Runs one round: pushes messages, waits until the history has all events, and adds them to the
+/// counted ones.
 async fn round(
     instance: &mut Instance,
     notes: &Notes,
@@ -264,17 +266,17 @@ async fn round(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn history_is_the_truth_after_restarts_of_everything() -> Result<()> {
+async fn history_equals_the_counted_events_after_restarts() -> Result<()> {
     let minutes = std::env::var("DUEQ_HISTORY_MINUTES").ok();
     let minutes: Option<u64> = minutes.map(|text| text.parse()).transpose()?;
-    // What is compared is the last hour, and all of the run must be in it.
+    // The history has the last hour, and must contain the whole run.
     ensure!(
         minutes.is_none_or(|minutes| minutes <= 50),
         "at most 50 minutes"
     );
     let redis = dueq_testkit::Server::start(&["--appendonly", "yes", "--appendfsync", "always"])?;
     let mut instance = Instance::start_on(redis, |_, _| Ok(Vec::new())).await?;
-    // Creates the queue: without one there is nothing to report.
+    // Creates the queue, because workers report nothing without one.
     let queue = instance.client.queue("orders")?;
     queue
         .configure(dueq::QueueLimits::new().max_attempts(20))
@@ -286,13 +288,13 @@ async fn history_is_the_truth_after_restarts_of_everything() -> Result<()> {
     let start_ms = now_ms();
     let compared = loop {
         let number = truth.rounds.len();
-        // In one of four minutes, so that in the others no report is lost.
+        // In one of four rough rounds, so that in the others no report is lost.
         let kind = match minutes.is_some() && is_rough(now_ms()) && number % 4 == 3 {
             true => Kind::Killed,
             false => Kind::Quiet,
         };
         round(&mut instance, &notes, &mut truth, kind).await?;
-        // Everything is restarted; Redis by a kill.
+        // Restarts everything; Redis is killed.
         instance.redis.restart()?;
         for worker in running {
             worker.shutdown().await?;
@@ -308,7 +310,7 @@ async fn history_is_the_truth_after_restarts_of_everything() -> Result<()> {
         let left_ms = 60_000 - now % 60_000;
         match minutes {
             Some(minutes) if now >= start_ms + minutes * 60_000 => break compared,
-            // Most rounds are within a minute, and those of rough minutes cross its edge.
+            // Most rounds lie within a minute; in rough minutes a round crosses the edge.
             Some(_) if left_ms < ROUND_MS && !(now / 60_000).is_multiple_of(3) => {
                 wait(left_ms).await
             }
@@ -326,12 +328,12 @@ async fn history_is_the_truth_after_restarts_of_everything() -> Result<()> {
     Ok(())
 }
 
-/// Whether rounds of this minute may cross its edge and kill Redis under load.
+/// Whether rounds in this minute may cross its edge and kill Redis under load.
 fn is_rough(now_ms: u64) -> bool {
     (now_ms / 60_000).is_multiple_of(4)
 }
 
-/// Waits for the edge of a minute.
+/// Waits until the minute has ended.
 async fn wait(left_ms: u64) {
     tokio::time::sleep(Duration::from_millis(left_ms)).await;
 }

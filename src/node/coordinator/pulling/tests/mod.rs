@@ -38,10 +38,10 @@ fn paused() -> Reply {
     }
 }
 
-/// A beat that was sent before the pull is answered between the pull and its claim. A later beat finds
-/// a pull whose claim was forgotten.
+/// A beat that was sent before the pull is answered between the pull and its claim. If the claim
+/// was forgotten, a later beat finds the pull.
 #[tokio::test]
-async fn a_pull_asks_a_partition_that_is_paused() {
+async fn a_pull_claims_even_from_a_paused_partition() {
     for is_forgotten in [false, true] {
         let mut node = coordinator();
         let servers = Arc::clone(&node.membership.servers);
@@ -60,7 +60,7 @@ async fn a_pull_asks_a_partition_that_is_paused() {
         };
         let ticket = pulls.join(request).expect("room");
         ticket.expire();
-        // The other queue of this node, which has one handler, wants nothing.
+        // The node's other queue, which has one handler, is taken out of the test.
         node.competing.clear();
         node.pulled("pulled", now);
         if is_forgotten {

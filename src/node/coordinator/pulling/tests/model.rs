@@ -1,6 +1,6 @@
-//! Random pulls of a queue of several partitions. Their claims are answered in any order, fail, or
-//! grant messages; callers leave; partitions are left and attended again. No answer comes too early,
-//! and in the end every pull has one.
+//! Random pulls of a queue of several partitions. The model answers their claims in any order, with
+//! messages or errors; callers drop pulls; the node leaves partitions and attends them again. It
+//! checks that no pull is answered too early and that every pull is answered in the end.
 
 use std::time::Duration;
 
@@ -29,7 +29,8 @@ struct Model {
     pulls: Arc<Pulls>,
     queue: QueueId,
     events: UnboundedReceiver<Event>,
-    /// Claims and look-ups that the model has not answered, and the steps in which they were sent.
+    /// Claims and look-ups that the model has not answered, each with the step in which it was
+    /// sent.
     in_flight: Vec<(PartitionId, Sent, u64)>,
     waiting: Vec<Waiting>,
     step: u64,
@@ -39,15 +40,16 @@ struct Model {
 
 enum Sent {
     Claim(Claimed),
-    /// A read of the lease of a claim whose token was held.
+    /// A look-up of a claim whose token was held.
     LookUp(LostGrant),
 }
 
 struct Waiting {
     ticket: Ticket,
-    /// The step of its arrival.
+    /// The step in which the pull arrived.
     joined: u64,
-    /// The partitions that must be asked for it; `None` until the coordinator has seen it.
+    /// The partitions that must still be asked for the pull; `None` until the coordinator has seen
+    /// it.
     owed: Option<BTreeSet<PartitionId>>,
     is_over: bool,
 }
@@ -55,14 +57,14 @@ struct Waiting {
 impl Model {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        // For the pauses of the node.
+        // Makes the node's random pauses depend on the seed.
         fastrand::seed(seed);
         let mut node = coordinator();
         let (sender, events) = tokio::sync::mpsc::unbounded_channel();
         node.sender = sender;
         node.concurrency = HANDLERS;
         node.shares = Shares::new(HANDLERS, Order::Weighted);
-        // The other queue of this node wants nothing.
+        // The node's other queue is taken out of the test.
         node.competing.clear();
         let pulls = Arc::<Pulls>::default();
         let share = ShareSettings {
@@ -100,7 +102,7 @@ impl Model {
         model
     }
 
-    /// The home answers with a roster of so many other nodes.
+    /// Answers a watch of the home with a roster of `others` other nodes.
     fn roster(&mut self, others: usize) {
         self.last_roster += 1;
         let watched = Watched {
@@ -126,7 +128,7 @@ impl Model {
         attended.map(|partition| partition.id).collect()
     }
 
-    /// One random event.
+    /// Does one random event.
     fn step(&mut self) {
         self.now += Duration::from_micros(self.rng.u64(..1_000));
         match self.rng.u8(..20) {
@@ -169,7 +171,7 @@ impl Model {
         }
     }
 
-    /// The coordinator learns of the pulls that came.
+    /// Lets the coordinator see the pulls that came.
     fn see(&mut self) {
         if self.waiting.iter().all(|one| one.owed.is_some()) {
             return;
@@ -181,7 +183,8 @@ impl Model {
         }
     }
 
-    /// Answers any claim in flight. Of 20 answers, so many may differ from a plain empty one.
+    /// Answers a random claim in flight. `kinds` of 20 answers are errors or grants; the others are
+    /// empty replies.
     fn answer(&mut self, kinds: u8) {
         if self.in_flight.is_empty() {
             return;
@@ -223,7 +226,7 @@ impl Model {
         self.node.claimed(id, claimed, self.now);
     }
 
-    /// Answers a look-up: it fails, or the lease holds some messages or none.
+    /// Answers a look-up: with an error, with some messages, or with none.
     fn looked_up(&mut self, id: PartitionId, grant: LostGrant, sent: u64) {
         let found = match self.rng.usize(0..4) {
             0 => {
@@ -237,7 +240,7 @@ impl Model {
         self.node.looked_up(id, grant, self.now);
     }
 
-    /// A claim of this partition, sent in this step, found no further message, or failed.
+    /// Records that a claim of this partition, sent in this step, left no message or failed.
     fn asked(&mut self, id: PartitionId, sent: u64) {
         for one in self.waiting.iter_mut().filter(|one| one.joined <= sent) {
             if let Some(owed) = &mut one.owed {
@@ -246,7 +249,7 @@ impl Model {
         }
     }
 
-    /// Checks the answers.
+    /// Checks every answer that has come.
     fn check(&mut self) {
         self.waiting.retain_mut(|one| {
             let Some(answer) = one.ticket.try_answer() else {
@@ -264,7 +267,7 @@ impl Model {
         });
     }
 
-    /// The claims whose time has come. No beat: the pulls must not need one.
+    /// Lets due timers of claims fire. Timers of beats do not, because pulls must not need a beat.
     fn timers(&mut self) {
         while let Some(due) = self.node.pop_due(self.now) {
             if let Due::Act(id, Action::Claim) = due {
@@ -273,7 +276,7 @@ impl Model {
         }
     }
 
-    /// What the coordinator does after each event.
+    /// Does what the coordinator does after each event.
     async fn dispatch(&mut self) {
         self.node.dispatch(self.now);
         let partitions = self.node.partitions.values();
@@ -288,18 +291,19 @@ impl Model {
                 Some(Event::Reply(id, Reply::LookedUp(grant))) => {
                     self.in_flight.push((id, Sent::LookUp(*grant), self.step));
                 }
-                // Such as of a partition that the node has left.
+                // An event of another kind, such as of a partition that the node has left.
                 Some(event) => self.node.handle(event),
                 None => panic!("the model keeps a sender"),
             }
         }
-        // They arrive in any order: the seed alone decides which is answered first.
+        // Calls arrive in any order, so they are sorted: only the seed decides which is answered
+        // first.
         self.in_flight.sort_by_key(|(id, ..)| *id);
         self.check();
         self.step += 1;
     }
 
-    /// No pull comes any more, and the time of each is over.
+    /// Ends the run: no more pulls come, and the time of each is over.
     async fn rest(&mut self) {
         self.see();
         self.waiting.iter_mut().for_each(Waiting::end);
@@ -352,7 +356,7 @@ fn granted_message() -> Granted {
 }
 
 #[tokio::test]
-async fn each_pull_is_answered_and_every_handler_returns() {
+async fn each_pull_is_answered_and_every_permit_returns() {
     for seed in 0..150 {
         let mut model = Model::new(seed);
         for _ in 0..model.rng.usize(1..80) {

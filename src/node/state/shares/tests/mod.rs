@@ -1,5 +1,5 @@
-//! Single rules by example; `model` compares random operations with a naive model. The simulation of
-//! `share_groups` runs handlers on simulated time.
+//! Tests single rules by example. `model` compares random operations with a naive model, and the
+//! simulation of the parts runs handlers on simulated time.
 
 mod model;
 
@@ -44,13 +44,13 @@ fn waiting(queue: QueueId, handlers: usize, seconds: u64) -> Want<QueueId> {
     }
 }
 
-/// So many milliseconds after the start.
+/// The instant this many milliseconds after the start.
 fn at(ms: u64) -> Instant {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     *START + Duration::from_millis(ms)
 }
 
-/// At the start, where no queue has used anything.
+/// Allots at the start, when no queue has used anything.
 fn allot(shares: &mut Shares, wants: &[Want<QueueId>]) -> Vec<(QueueId, usize)> {
     shares.allot(wants, at(0))
 }
@@ -63,7 +63,7 @@ fn release(shares: &mut Shares, queue: QueueId, handlers: usize) {
     shares.release(queue, ended, at(0));
 }
 
-/// These handlers run between two times, and end then.
+/// Runs these handlers from the first to the second time, and ends them.
 fn run(shares: &mut Shares, queue: QueueId, handlers: usize, ms: std::ops::Range<u64>) {
     shares.start(queue, handlers, at(ms.start));
     let ended = Ended {
@@ -86,7 +86,7 @@ fn shares<const N: usize>(
 }
 
 #[test]
-fn weights_divide_the_handlers() {
+fn free_handlers_are_divided_by_the_weights() {
     let mut shares = shares(
         10,
         Order::Weighted,
@@ -98,7 +98,7 @@ fn weights_divide_the_handlers() {
 }
 
 #[test]
-fn a_queue_gets_what_the_others_do_not_want() {
+fn a_queue_gets_handlers_that_other_queues_do_not_want() {
     let mut shares = shares(10, Order::Weighted, [(A, weight(9)), (B, weight(1))]);
     assert_eq!(
         allot(&mut shares, &[want(A, 2), want(B, 100)]),
@@ -107,7 +107,7 @@ fn a_queue_gets_what_the_others_do_not_want() {
 }
 
 #[test]
-fn the_queue_that_used_less_for_its_weight_comes_next() {
+fn the_queue_with_the_least_usage_per_weight_comes_next() {
     let mut shares = shares(1, Order::Weighted, [(A, weight(1)), (B, weight(10))]);
     let mut order = Vec::new();
     for ms in (0..1_100).step_by(100) {
@@ -120,7 +120,7 @@ fn the_queue_that_used_less_for_its_weight_comes_next() {
 }
 
 #[test]
-fn a_queue_that_waits_for_its_claim_keeps_its_part() {
+fn a_queue_with_a_claim_in_flight_keeps_its_part() {
     let mut shares = shares(4, Order::Weighted, [(A, weight(1)), (B, weight(1))]);
     let in_flight = Want {
         soon: 4,
@@ -132,7 +132,7 @@ fn a_queue_that_waits_for_its_claim_keeps_its_part() {
 }
 
 #[test]
-fn an_idle_queue_saves_no_credit() {
+fn an_idle_queue_collects_no_credit() {
     let mut shares = shares(
         1,
         Order::Weighted,
@@ -152,7 +152,7 @@ fn an_idle_queue_saves_no_credit() {
 }
 
 #[test]
-fn what_was_used_while_handlers_were_free_is_no_debt() {
+fn usage_while_handlers_were_free_is_not_charged_later() {
     let mut shares = shares(8, Order::Weighted, [(A, weight(1)), (B, weight(1))]);
     assert_eq!(allot(&mut shares, &[want(A, 4)]), [(A, 4)]);
     run(&mut shares, A, 4, 0..3_600_000);
@@ -187,7 +187,7 @@ fn a_paused_queue_takes_nothing_and_frees_its_reserve() {
     shares.set_paused(A, true);
     assert_eq!(shares.free_for(A), 0);
     assert_eq!(allot(&mut shares, &[want(A, 4), want(B, 4)]), [(B, 4)]);
-    // Its reserve is in use when it resumes: it gets the next handlers that end.
+    // Its reserve is in use by others when it resumes, so it gets the next handlers that end.
     shares.set_paused(A, false);
     release(&mut shares, B, 1);
     assert_eq!(allot(&mut shares, &[want(B, 4), want(A, 4)]), [(A, 1)]);
@@ -241,7 +241,7 @@ fn overdue_queue_with_a_claim_in_flight_keeps_one_handler() {
 }
 
 #[test]
-fn an_overdue_backlog_does_not_reverse_strict_order() {
+fn a_long_overdue_backlog_does_not_reverse_strict_order() {
     let mut shares = shares(1, STRICT, [(A, weight(1)), (B, weight(1))]);
     let mut order = Vec::new();
     for _ in 0..6 {
@@ -250,6 +250,16 @@ fn an_overdue_backlog_does_not_reverse_strict_order() {
         release(&mut shares, given[0].0, 1);
     }
     assert_eq!(order, [B, A, B, A, B, A]);
+}
+
+#[test]
+fn strict_order_with_no_max_wait_takes_turns_at_once() {
+    let order = Order::Strict {
+        max_wait: Duration::ZERO,
+    };
+    let mut shares = shares(5, order, [(A, weight(1)), (B, weight(1))]);
+    let given = allot(&mut shares, &[waiting(A, 9, 1), waiting(B, 9, 2)]);
+    assert_eq!(given, [(B, 1), (A, 4)]);
 }
 
 #[test]
@@ -264,7 +274,7 @@ fn an_overdue_queue_leaves_reserves_of_others_free() {
 }
 
 #[test]
-fn a_refused_queue_changes_nothing() {
+fn adding_a_refused_queue_changes_nothing() {
     let mut shares = shares(4, Order::Weighted, [(A, reserve(2))]);
     let narrow = ShareSettings {
         max: 1,
@@ -303,7 +313,7 @@ fn a_refused_queue_changes_nothing() {
 }
 
 #[test]
-fn unknown_queues_get_and_change_nothing() {
+fn unknown_queues_get_no_handlers_and_change_nothing() {
     let mut shares = shares(2, Order::Weighted, [(A, weight(1))]);
     assert_eq!(allot(&mut shares, &[want(C, 1)]), []);
     release(&mut shares, C, 1);

@@ -1,5 +1,6 @@
-//! Random operations, compared with a model that walks over all queues for every handler. The model
-//! does not know which queue comes next by its virtual time, but which queues may.
+//! Random operations, compared with a model that walks over all queues for every handler. For
+//! weighted order, the model knows which queues may get a handler, but not which one comes next by
+//! its virtual time.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ struct Queue {
     running: usize,
     paused: bool,
     removed: bool,
-    /// It had a turn as an overdue queue, and no handler went by rank since.
+    /// Whether the queue had a turn as an overdue queue and no handler has gone by rank since.
     had_turn: bool,
 }
 
@@ -72,14 +73,15 @@ impl Model {
         let mut wants = wants.to_vec();
         let mut given = Vec::new();
         if let Order::Strict { max_wait } = self.order {
-            // Of equally long waits the first in rank comes first: the sort is stable.
+            // The sort is stable, so among equally long waits the queue of the first rank comes
+            // first.
             let mut overdue: Vec<_> = (0..self.queues.len())
                 .filter_map(|index| Some((self.waited(index, &wants)?, index)))
                 .filter(|&(waited, index)| waited >= max_wait && !self.queues[index].had_turn)
                 .collect();
             overdue.sort_by_key(|&(waited, _)| std::cmp::Reverse(waited));
             for (_, index) in overdue {
-                // The only queue that wants handlers needs no turn of its own.
+                // A queue that is the only one to want handlers needs no turn.
                 if wants.len() > 1 && self.may_take(index) {
                     self.give(index, &mut wants, &mut given);
                     self.queues[index].had_turn = true;
@@ -99,7 +101,8 @@ impl Model {
         given
     }
 
-    /// Takes over what queues were given by weight: as many as they could use, and no others.
+    /// Copies what the queues got by weight into the model. Checks that each got as many as it
+    /// could use, and that no other queue got any.
     fn follow(&mut self, wants: &[Want<QueueId>], given: &[(QueueId, usize)], at: &str) {
         let mut wants = wants.to_vec();
         for (number, handlers) in given {
@@ -115,7 +118,7 @@ impl Model {
         assert!(unmet.is_none(), "{at}: {unmet:?} could have more");
     }
 
-    /// How long the queue has waited, if it wants a handler.
+    /// For how long the queue has waited, if it wants a handler.
     fn waited(&self, index: usize, wants: &[Want<QueueId>]) -> Option<Duration> {
         let number = QueueId(self.queues[index].number);
         let want = wants.iter().find(|want| want.id == number)?;

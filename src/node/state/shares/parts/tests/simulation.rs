@@ -1,5 +1,5 @@
-//! Handlers on simulated time: each that ends is given again, claims take their time, and the test
-//! sums up for how long the handlers of each queue ran.
+//! Simulates handlers: each handler that ends is given out again, and claims take time. Sums up for
+//! how long the handlers of each queue ran.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// A queue. Times are microseconds.
+/// A queue of the simulation. Times are in microseconds.
 #[derive(Clone, Copy)]
 struct Load {
     weight: u32,
     handler_time: u64,
-    /// From a claim to its reply.
+    /// The time from a claim to its reply.
     claim_time: u64,
-    /// Whether a claim grants any part of what it asks for, as with several nodes: then the next one
-    /// follows after 1 ms. Otherwise it grants everything.
+    /// Whether a claim grants only a random part of what it asks for, as with several nodes. Then
+    /// the next claim follows after 1 ms. Otherwise a claim grants everything.
     is_limited: bool,
     partitions: u32,
 }
@@ -34,13 +34,13 @@ enum State {
     Limited,
 }
 
-/// A queue, or the sum of all.
+/// The result for one queue, or for all together.
 #[derive(Clone, Copy, Default)]
 struct Outcome {
-    /// The sum of the handlers' times.
+    /// The sum of the times of the handlers.
     busy: u64,
     started: u64,
-    /// The longest time from a start to the next.
+    /// The longest time from the start of a handler to the next start.
     longest_wait: u64,
     last_start: u64,
 }
@@ -50,11 +50,11 @@ struct Simulation<'a> {
     shares: Shares,
     start: Instant,
     now: u64,
-    /// By partition.
+    /// The states of the partitions, by partition.
     states: Vec<State>,
-    /// The queue of each partition.
+    /// The queue of each partition, by partition.
     queues: Vec<usize>,
-    /// When each last got a handler.
+    /// When each partition last got a handler.
     served: Vec<u64>,
     running: Vec<u64>,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
@@ -104,7 +104,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn add(&mut self, after: u64, event: Event) {
-        // Of events at one time the first added comes first.
+        // Among events at the same time, the one that was added first comes first.
         let number = self.random.u64(..) >> 32;
         self.events.push(Reverse((self.now + after, number, event)));
     }
@@ -206,8 +206,9 @@ fn load(weight: u32, handler_ms: u64) -> Load {
     }
 }
 
-/// In a window of some of the longest handlers the queues run handlers by their weights, within 3 %
-/// of all. Few handlers need a longer window, because handlers are whole.
+/// Asserts that the queues' shares of handler time follow their weights, within 3 % of all handler
+/// time, over a window of several of the longest handlers. A node with few handlers needs a longer
+/// window, because a handler cannot be divided.
 fn assert_fair(concurrency: usize, loads: &[Load], what: &str) {
     let longest = loads.iter().map(|load| load.handler_time).max();
     let weights: u32 = loads.iter().map(|load| load.weight).sum();
@@ -259,13 +260,13 @@ fn handler_time_follows_the_weights() {
 }
 
 #[test]
-fn partitions_and_other_nodes_change_no_share() {
+fn partitions_and_other_nodes_do_not_change_the_shares() {
     for concurrency in [1, 10, 64] {
         for (is_limited, partitions) in [(true, 1), (false, 8), (true, 3)] {
             let set = [load(6, 10), load(3, 100), load(1, 1_000)].map(|load| Load {
                 claim_time: 1_000,
                 is_limited,
-                // A queue of many partitions has as much as one of a single partition.
+                // A queue with many partitions gets as much as one with a single partition.
                 partitions: if load.weight == 3 { 1 } else { partitions },
                 ..load
             });
@@ -275,9 +276,9 @@ fn partitions_and_other_nodes_change_no_share() {
     }
 }
 
-/// If all of their wait were free of charge, nearly all handlers would wait for claims.
+/// If the whole wait for claims were free of charge, nearly all handlers would wait for claims.
 #[test]
-fn claims_longer_than_handlers_are_charged_in_part() {
+fn claims_longer_than_handlers_are_partly_charged() {
     let loads = [1, 1_000].map(|handler_ms| Load {
         claim_time: 12_000,
         ..load(1, handler_ms)
@@ -294,7 +295,7 @@ fn claims_longer_than_handlers_are_charged_in_part() {
 fn a_thousand_queues_take_turns_for_ten_handlers() {
     let queues = vec![load(1, 10); 1_000];
     let mut simulation = Simulation::new(10, &queues);
-    // One turn takes 1 s.
+    // One turn of all queues takes 1 s.
     simulation.run_until(2_000_000);
     for outcome in &simulation.outcomes {
         assert_eq!(outcome.started, 2);
@@ -306,8 +307,8 @@ fn a_thousand_queues_take_turns_for_ten_handlers() {
     }
 }
 
-/// A queue waits for at most one of the longest handlers, and then for its turn: the others may run
-/// as much as their weights allow, and one more handler each.
+/// A queue waits for at most one of the longest handlers, and then for its turn. Meanwhile the
+/// others may run as much as their weights allow, and one more handler each.
 #[test]
 fn no_queue_waits_longer_than_weights_allow() {
     for seed in 0..25 {
@@ -336,7 +337,8 @@ fn no_queue_waits_longer_than_weights_allow() {
 
 #[test]
 fn strict_order_and_reserves_hold_on_simulated_time() {
-    // A message of a reserve starts at once; one of a low queue after `max_wait` and a handler.
+    // A message of a queue with a reserve starts at once. One of a low queue starts after
+    // `max_wait` and one handler.
     let strict = Order::Strict {
         max_wait: Duration::from_secs(10),
     };
