@@ -22,11 +22,7 @@ pub(crate) struct CallSpec {
     /// The first argument of the call: the epoch of the map that routed the ids here; empty if the
     /// queue has no map.
     pub(crate) fence: Arc<str>,
-<<<<<<< HEAD
     /// Whether these are calls of a producer of a queue with a map.
-=======
-    /// Whether they are calls of producers of a queue with a map.
->>>>>>> 4710991feb068cb57e6a469b0980f9f7a5d19fc1
     pub(crate) is_of_many: bool,
     pub(crate) keys: Arc<Keys>,
     pub(crate) lane: Arc<RoutedLane>,
@@ -88,13 +84,8 @@ impl CallSpec {
     }
 }
 
-<<<<<<< HEAD
 /// Whether this number of items, with this number of bytes in all, fits one call of `most` items.
 /// A single item always does.
-=======
-/// Whether these items fit one call: at most `most` items, and at most `BATCH_BYTES` bytes. A
-/// single item always fits.
->>>>>>> 4710991feb068cb57e6a469b0980f9f7a5d19fc1
 pub(crate) fn fits(items: usize, bytes: usize, most: usize) -> bool {
     items <= 1 || items <= most && bytes <= BATCH_BYTES
 }
