@@ -18,7 +18,8 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// panic of `encode` fails that push with [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput), and nothing is stored.
 ///
 /// ```
-/// use dueq::{BoxError, Codec};
+/// use dueq::Codec;
+/// use dueq::handlers::BoxError;
 ///
 /// /// Numbers as decimal text.
 /// #[derive(Clone)]
@@ -56,7 +57,7 @@ pub trait Codec: Clone + Send + Sync + 'static {
     /// use dueq::{Codec, RawBytes};
     ///
     /// assert_eq!(RawBytes.encode_owned(b"raw".to_vec())?, b"raw");
-    /// # Ok::<(), dueq::BoxError>(())
+    /// # Ok::<(), dueq::handlers::BoxError>(())
     /// ```
     fn encode_owned(&self, value: Self::Value) -> Result<Vec<u8>, BoxError> {
         self.encode(&value)
@@ -69,7 +70,7 @@ pub trait Codec: Clone + Send + Sync + 'static {
 /// use dueq::{Codec, RawBytes};
 ///
 /// assert_eq!(RawBytes.decode(b"raw")?, b"raw");
-/// # Ok::<(), dueq::BoxError>(())
+/// # Ok::<(), dueq::handlers::BoxError>(())
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct RawBytes;
@@ -99,7 +100,7 @@ impl Codec for RawBytes {
 /// assert_eq!(codec.encode(&vec![1, 2])?, b"[1,2]");
 /// assert_eq!(codec.decode(b"[1,2]")?, [1, 2]);
 /// assert!(codec.decode(b"{").is_err());
-/// # Ok::<(), dueq::BoxError>(())
+/// # Ok::<(), dueq::handlers::BoxError>(())
 /// ```
 pub struct Json<T>(PhantomData<fn() -> T>);
 
