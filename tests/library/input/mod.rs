@@ -210,7 +210,7 @@ async fn one_queue_limit_out_of_range_refuses_all_of_a_call() -> Result<()> {
     let queue = &setup.queue;
     let limits = || QueueLimits::new().max_attempts(3);
     for (wrong, words) in [
-        (QueueLimits::new(), "pairs of name and value"),
+        (QueueLimits::new(), "no limit is set"),
         (
             limits().max_attempts(0),
             "max_attempts must be 1 to 1000000",

@@ -118,11 +118,11 @@ async fn a_key_of_another_type_stops_only_its_queue() -> Result<()> {
     let mut fleet = Fleet::start(&setup.client).await?;
     for key in ["messages", "scheduled", "ready", "meta", "claims"] {
         replace(&setup, key, BREAK).await?;
-        let refused = fleet.broken()?.push("").await;
-        let error = refused.err().with_context(|| key.to_owned())?;
-        assert_eq!(error.kind(), ErrorKind::Server, "{key}: {error}");
-        // Beats do not read the key `claims`, so they do not report its type.
+        // Neither a push of one new message nor a beat reads the key `claims`.
         if key != "claims" {
+            let refused = fleet.broken()?.push("").await;
+            let error = refused.err().with_context(|| key.to_owned())?;
+            assert_eq!(error.kind(), ErrorKind::Server, "{key}: {error}");
             fleet.reports("WRONGTYPE").await?;
         }
         fleet.others_deliver(key).await?;
