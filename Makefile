@@ -35,7 +35,7 @@ cluster:
 	@scripts/cluster $(ARGS)
 
 test:
-	@echo 'dueq test: finds a Redis server, compiles (3 minutes the first time, on two cores), then runs every test (5 minutes)'
+	@echo 'dueq test: finds a Redis server, compiles (3 minutes the first time, on two cores), then runs every test (7 minutes)'
 	@servers=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && IFS=: && for server in $$servers; do \
 		export DUEQ_TEST_SERVERS=$$server && echo "on $$server" && scripts/test || exit; \
 	done

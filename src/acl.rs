@@ -12,8 +12,8 @@ pub enum AclRole {
     /// call of `configure`.
     Producer,
     /// The user may call `beat`, `promote`, `claim`, the settlements, `extend`, `held`, `reap`,
-    /// `stats`, `dues`, `nodes`; `schedules`, `refill`; `remap` with `forward`. It receives notices
-    /// and wake-up tokens.
+    /// `stats`, `history`, `dues`, `nodes`; `schedules`, `refill`; `remap` with `forward`. It
+    /// receives notices and wake-up tokens.
     Consumer,
     /// The user may make every call on this queue: limits, pause, requeue, purge, audit, deletion,
     /// schedules, and all that the other roles may.

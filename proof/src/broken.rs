@@ -49,7 +49,16 @@ pub const VARIANTS: [Variant; 19] = [
         what: "ack does not compare the token",
         verb: "ack",
         shipped: shipped!("ack"),
-        exchanges: &[("return claim and ", "return claim or false and ")],
+        exchanges: &[
+            (
+                "local last = claim and #token == 16 and string.find(claim, token, 1, true) == 1 and ",
+                "local last = claim and ",
+            ),
+            (
+                "elseif claim and #token == 16 and string.find(claim, token, 1, true) == 1 then",
+                "elseif claim then",
+            ),
+        ],
         seconds: SECONDS,
     },
     Variant {
@@ -100,7 +109,7 @@ pub const VARIANTS: [Variant; 19] = [
         verb: "claim",
         shipped: shipped!("claim"),
         exchanges: &[(
-            "redis.call('ZADD', LEASES, deadline, LEASE_MARK .. token)",
+            "redis.call('ZADD', LEASES, int(deadline), LEASE_MARK .. token)",
             "",
         )],
         seconds: SECONDS,
@@ -118,7 +127,7 @@ pub const VARIANTS: [Variant; 19] = [
         what: "claim grants while the queue is paused",
         verb: "claim",
         shipped: shipped!("claim"),
-        exchanges: &[("if paused or ready + due < 1", "if ready + due < 1")],
+        exchanges: &[("if paused or count == 0 or", "if count == 0 or")],
         seconds: SECONDS,
     },
     Variant {
@@ -126,7 +135,20 @@ pub const VARIANTS: [Variant; 19] = [
         what: "claim grants before the queue opens",
         verb: "claim",
         shipped: shipped!("claim"),
-        exchanges: &[("if closed then\n  ready = 0\nelseif", "if")],
+        exchanges: &[
+            (
+                "closed and 0 or math.max(0, old_length - 1)",
+                "math.max(0, old_length - 1)",
+            ),
+            (
+                "ready < 1 and (closed or old_head > now)",
+                "ready < 1 and old_head > now",
+            ),
+            (
+                "if not closed and old_head <= now then",
+                "if old_head <= now then",
+            ),
+        ],
         seconds: SECONDS,
     },
     Variant {

@@ -85,7 +85,7 @@ struct Part {
     partition: Arc<Partition>,
     until_ms: u64,
     done: u64,
-    /// How many of the selected messages are left.
+    /// How many messages matched after the last step, newer ones included; `None` before the first.
     left: Option<u64>,
     /// How many messages were selected at the first step: a purge ends after this number.
     selected: u64,

@@ -8,6 +8,9 @@ const SCHEDULE_SECONDS: u64 = 6;
 /// audit during a delivery finds.
 const LATE_SECONDS: u64 = 10;
 
+/// Lets no tick take the fast path of a claim: faults of the other path show sooner.
+const NO_PLAIN_TICKS: (&str, &str) = ("if following and following > now and ", "if false and ");
+
 /// Scripts that break schedules or windows: caught by a run on one server with little other traffic.
 pub const OF_SCHEDULES: [Variant; 17] = [
     Variant {
@@ -23,10 +26,13 @@ pub const OF_SCHEDULES: [Variant; 17] = [
         what: "claim counts a tick and moves the timer, and makes no tick",
         verb: "claim",
         shipped: shipped!("claim"),
-        exchanges: &[(
-            "  local nominal = choose_fire(s)\n",
-            "  local nominal = choose_fire(s)\n  if nominal and now % 4 == 0 then s.made, nominal = s.made + 1, nil end\n",
-        )],
+        exchanges: &[
+            NO_PLAIN_TICKS,
+            (
+                "s.missed = s.missed + past - 1\n",
+                "s.missed = s.missed + past - 1 if now % 4 == 0 then s.made, nominal = s.made + 1, nil end\n",
+            ),
+        ],
         seconds: SCHEDULE_SECONDS,
     },
     Variant {
@@ -34,10 +40,13 @@ pub const OF_SCHEDULES: [Variant; 17] = [
         what: "claim moves the timer past a fire that it neither makes nor counts",
         verb: "claim",
         shipped: shipped!("claim"),
-        exchanges: &[(
-            "  local nominal = choose_fire(s)\n",
-            "  local nominal = choose_fire(s)\n  if now % 4 == 0 then nominal = nil end\n",
-        )],
+        exchanges: &[
+            NO_PLAIN_TICKS,
+            (
+                "s.missed = s.missed + past - 1\n",
+                "s.missed = s.missed + past - 1 if now % 4 == 0 then nominal = nil end\n",
+            ),
+        ],
         seconds: SCHEDULE_SECONDS,
     },
     Variant {
@@ -45,10 +54,13 @@ pub const OF_SCHEDULES: [Variant; 17] = [
         what: "claim drops one fire too many from the list of a cron",
         verb: "claim",
         shipped: shipped!("claim"),
-        exchanges: &[(
-            "s.fires = drop_fires(list, past)",
-            "s.fires = drop_fires(list, past + 1)",
-        )],
+        exchanges: &[
+            NO_PLAIN_TICKS,
+            (
+                "s.fires = lists.drop(list, past)",
+                "s.fires = lists.drop(list, past + 1)",
+            ),
+        ],
         seconds: SCHEDULE_SECONDS,
     },
     Variant {
@@ -56,10 +68,13 @@ pub const OF_SCHEDULES: [Variant; 17] = [
         what: "claim makes a tick and does not move the timer",
         verb: "claim",
         shipped: shipped!("claim"),
-        exchanges: &[(
-            "    move_on(s)\n    write_schedule(s)\n",
-            "    s = read_schedule(s.name)\n",
-        )],
+        exchanges: &[
+            NO_PLAIN_TICKS,
+            (
+                "          move_on(s)\n          write_schedule(s)\n",
+                "          s = parse_schedule(name, text, fires)\n",
+            ),
+        ],
         seconds: SCHEDULE_SECONDS,
     },
     Variant {
@@ -78,7 +93,7 @@ pub const OF_SCHEDULES: [Variant; 17] = [
         what: "claim makes ticks beyond the limit of a schedule",
         verb: "claim",
         shipped: shipped!("claim"),
-        exchanges: &[("s.made >= s.limit or ", "")],
+        exchanges: &[NO_PLAIN_TICKS, ("s.made >= s.limit or ", "")],
         seconds: SCHEDULE_SECONDS,
     },
     Variant {

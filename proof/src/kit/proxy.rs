@@ -122,8 +122,7 @@ impl Drop for Proxy {
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     loop {
-        // A failed accept concerns only the client, unless no file descriptors are left: then try
-        // again.
+        // A failed accept concerns one client, or no file descriptors are left: pause, then go on.
         let Ok((client, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;

@@ -172,7 +172,8 @@ fn lost_cancel_explains_only_one_message() {
 
 #[test]
 fn a_lost_call_does_not_explain_a_change_an_hour_later() {
-    // Something changes between two pushes. A call is lost before, during or after that time.
+    // Between two pushes, `seq` counts a change that no recorded call made. A call without an
+    // answer is sent before the first push, or after the second.
     let changed = |lost_ms: [Option<u64>; 2], changed_ms: u64| {
         let mut story = Story::new();
         let lose = |story: &mut Story, ms: Option<u64>| {

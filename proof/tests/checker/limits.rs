@@ -31,7 +31,7 @@ fn no_window_has_more_starts_than_the_rate() {
     };
     fourth_at(1_009, "").has(Kind::OverRate);
     fourth_at(1_010, "").is_clean();
-    // A cost of at most the burst: six starts within the window of the last one.
+    // Each costs 5 and is charged the burst, 2: c and d together are four starts.
     fourth_at(1_010, "cost=5").has(Kind::OverRate);
 }
 

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     /// The SHA-256 of the document without its version.
-    const DOCUMENT: &str = "120940df8c26ee3552dfb61ec7b8be69fb1ba983c2b3d222952b8aa6d61c1ef2";
+    const DOCUMENT: &str = "84953fa1ecc9719a35a34adf8b648a72f2bf42c4eaea02baafc06abb14cd855f";
 
     #[test]
     fn openapi_document_has_the_expected_checksum() {

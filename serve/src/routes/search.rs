@@ -40,7 +40,7 @@ struct Wanted {
 
 /// Find a message by its id
 ///
-/// In the queues that the caller may use: one call for each, 16 at once, 1,000 at most. Finds messages
+/// In the queues that the caller may use, 1,000 at most. Finds messages
 /// that are scheduled, ready, leased or dead, and not those that have ended. Each caller has one search
 /// at once, and all together four: others wait for 5 s at most.
 #[utoipa::path(

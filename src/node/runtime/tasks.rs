@@ -21,7 +21,7 @@ use crate::node::runtime::thread::NodeThread;
 #[derive(Clone)]
 pub(crate) struct Tasks {
     runtime: Handle,
-    /// Cancelled when `runtime` has ended.
+    /// Cancelled when `runtime` has ended, or is about to: it takes no new task.
     ended: CancellationToken,
     panics: Arc<Panics>,
 }

@@ -83,7 +83,7 @@ impl NodeThread {
         &self.handle
     }
 
-    /// Cancelled when the thread no longer polls its tasks.
+    /// Cancelled when the thread has stopped polling its tasks, or is about to: it takes no new task.
     pub(crate) fn ended(&self) -> &CancellationToken {
         &self.ended
     }

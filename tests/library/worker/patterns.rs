@@ -13,7 +13,7 @@ use crate::support::{Seen, Setup, connection, seen, setup, setup_with, until, wi
 async fn ack(_: Delivery) {}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_parked_queue_is_served_at_the_due_time() -> Result<()> {
+async fn a_parked_queue_is_served_and_parks_again() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
     // The queues exist before the worker scans.
     let mails = [client.queue("mail-a")?, client.queue("mail-b")?];
@@ -49,7 +49,7 @@ async fn a_parked_queue_is_served_at_the_due_time() -> Result<()> {
     for mail in &mails {
         assert_eq!(mail.stats().await?.nodes, 1, "a parked node is alive");
     }
-    // The worker announced a silence of a minute, so only notices can report these messages.
+    // The worker announced a silence of a minute: mostly notices report these messages.
     mails[0].push("").id("now").await?;
     assert_eq!(seen.next().await?, "mail-a now");
     let soon = Message::new("").id("soon").due(Duration::from_millis(300));

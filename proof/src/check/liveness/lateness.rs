@@ -114,7 +114,7 @@ pub(crate) fn judge(all: &Collection, epoch: &Epoch, waits: Vec<Wait>, verdict: 
     let latest = latest_of_each_claim(&waits);
     let rule = Rule::of(&all.queues[usize::from(epoch.queue)].name);
     let excused = all.excused(epoch.queue, rule);
-    // Every claim counts, even if the wait of its message is not certain.
+    // For the pauses every claim counts, even if the wait of its message is not certain.
     let granted_us = all.queues[usize::from(epoch.queue)]
         .operators
         .pauses

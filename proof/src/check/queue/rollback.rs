@@ -13,7 +13,8 @@ pub(crate) fn judge(all: &Collection, void: &[Record], verdict: &mut Verdict) {
         (one.id, one.epoch) == (other.id, other.epoch) && window(one) == window(other)
     };
     for records in void.chunk_by(same) {
-        // Whether the message was stored in the undone range, and which servers had it then.
+        // What the push asked for that stored the message in the undone range: `None` if there was
+        // none, or the message has ended since.
         let mut made = None;
         for (place, record) in records.iter().enumerate() {
             let kept = match record.what {

@@ -92,7 +92,8 @@ const MARKS: [(Mark, u8); 6] = [
     (Mark::Cancelled, b'c'),
     (Mark::Rescheduled, b'm'),
 ];
-/// The index of the mark's letter: after the 13 digits of the due time.
+/// The index in the payload of the letter that stands for the mark: it follows the 13 digits of the
+/// due time.
 const PLACE: usize = 13;
 
 impl Planned {

@@ -323,7 +323,7 @@ impl Attention {
                     let attended = node.attend(&queue).await?;
                     return Ok(puller.insert(attended).clone());
                 }
-                // The node was replaced meanwhile: try again.
+                // Another node has replaced this one, and the slot with it: try again.
             }
         });
         match timeout(2 * self.attended.leave_limit, attend).await {
