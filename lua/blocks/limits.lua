@@ -115,7 +115,8 @@ function limits.expire(taken)
     if string.find(options, 'on_expire=drop', 1, true) then
       dropped[#dropped + 1], dropped[id] = id, true
     else
-      local why = 'expired ' .. int(late_ms) .. ' ms ago' .. (reason ~= '' and '; before that: ' .. reason or '')
+      local before = reason ~= '' and '; before that: ' .. reason or ''
+      local why = string.format('expired %.0f ms ago', late_ms) .. before
       dying[#dying + 1], dying[#dying + 2] = now, id
       stored[#stored + 1], stored[#stored + 2] = id, int(failures) .. ' ' .. int(crashes) .. ' - ' .. options .. '\n'
         .. string.sub(why, 1, 1024)

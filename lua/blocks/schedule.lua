@@ -458,13 +458,14 @@ redis.call('ZCARD', DEAD); redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-'
 -- or looked for so many earlier ticks. What it leaves is due: the next claim goes on.
 local found = 0
 for i, id in ipairs(ids) do
-  found = found + (string.byte(id) == 4 and 1 or 0)
-  if found > 64 then
+  local is_timer = string.byte(id) == 4
+  if is_timer and found == 64 then
     for k = #ids, i, -1 do
       ids[k] = nil
     end
     break
   end
+  found = found + (is_timer and 1 or 0)
 end
 if found > 0 then -- making functions costs as much as a command
   --- use: make_fire

@@ -21,7 +21,7 @@
 --- use: open
 -- What the block `before` reads, and the second score of SCHEDULED: it is the next head if the claim takes one message.
 local first, old_length = redis.call('ZRANGE', SCHEDULED, '0', '1', 'WITHSCORES'), redis.call('LLEN', READY)
-redis.call('ZCARD', LEASES)
+redis.call('ZCARD', LEASES); redis.call('ZCARD', NODES) -- a producer has no right to NODES: it is refused here
 local old_head, second = tonumber(first[2] or 'inf'), tonumber(first[4] or 'inf')
 --- use: claim_marks
 -- count, share        how many handlers are free; how many messages this node may have
@@ -131,7 +131,7 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
     if at > last then -- the next run begins
       local text = dues[run]
       last, run, due, claim, fresh = dues[run + 1], run + 2, tonumber(text), token .. text, text .. ' 1 '
-      if due < 0 or due % 1 ~= 0 then -- not written by dueq: clients must be able to parse it
+      if due <= 0 or due % 1 ~= 0 then -- -0, too: not written by dueq: clients must be able to parse it
         fresh = int(math.max(0, due) + 0.5) .. ' 1 '
       end
       seen = nil

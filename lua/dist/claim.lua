@@ -72,7 +72,7 @@ local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how 
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- What the block `before` reads, and the second score of SCHEDULED: it is the next head if the claim takes one message.
 local first, old_length = redis.call('ZRANGE', SCHEDULED, '0', '1', 'WITHSCORES'), redis.call('LLEN', READY)
-redis.call('ZCARD', LEASES)
+redis.call('ZCARD', LEASES); redis.call('ZCARD', NODES) -- a producer has no right to NODES: it is refused here
 local old_head, second = tonumber(first[2] or 'inf'), tonumber(first[4] or 'inf')
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
@@ -115,7 +115,7 @@ if paused or count == 0 or ready < 1 and (closed or old_head > now) then
     -- scripts of each message's life have it inline.
     --   changed, quiet  whether the call wrote something; whether it leaves the wake-up list and the channel alone
     --   head, length    the first score of SCHEDULED now; how many entries READY has, or nil: to be read
-    if changed then
+    if changed and layout then
       seq = redis.call('HINCRBY', META, 'seq', '1')
     end
     local next_deadline = first_score(LEASES)
@@ -346,7 +346,8 @@ if selective then
       if string.find(options, 'on_expire=drop', 1, true) then
         dropped[#dropped + 1], dropped[id] = id, true
       else
-        local why = 'expired ' .. int(late_ms) .. ' ms ago' .. (reason ~= '' and '; before that: ' .. reason or '')
+        local before = reason ~= '' and '; before that: ' .. reason or ''
+        local why = string.format('expired %.0f ms ago', late_ms) .. before
         dying[#dying + 1], dying[#dying + 2] = now, id
         stored[#stored + 1], stored[#stored + 2] = id, int(failures) .. ' ' .. int(crashes) .. ' - ' .. options .. '\n'
           .. string.sub(why, 1, 1024)
@@ -425,7 +426,7 @@ if selective then
       -- scripts of each message's life have it inline.
       --   changed, quiet  whether the call wrote something; whether it leaves the wake-up list and the channel alone
       --   head, length    the first score of SCHEDULED now; how many entries READY has, or nil: to be read
-      if changed then
+      if changed and layout then
         seq = redis.call('HINCRBY', META, 'seq', '1')
       end
       local next_deadline = first_score(LEASES)
@@ -556,13 +557,14 @@ if (layout or '') > '3' then
   -- or looked for so many earlier ticks. What it leaves is due: the next claim goes on.
   local found = 0
   for i, id in ipairs(ids) do
-    found = found + (string.byte(id) == 4 and 1 or 0)
-    if found > 64 then
+    local is_timer = string.byte(id) == 4
+    if is_timer and found == 64 then
       for k = #ids, i, -1 do
         ids[k] = nil
       end
       break
     end
+    found = found + (is_timer and 1 or 0)
   end
   if found > 0 then -- making functions costs as much as a command
     local timers, replaced = {}, {}
@@ -907,7 +909,7 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
     if at > last then -- the next run begins
       local text = dues[run]
       last, run, due, claim, fresh = dues[run + 1], run + 2, tonumber(text), token .. text, text .. ' 1 '
-      if due < 0 or due % 1 ~= 0 then -- not written by dueq: clients must be able to parse it
+      if due <= 0 or due % 1 ~= 0 then -- -0, too: not written by dueq: clients must be able to parse it
         fresh = int(math.max(0, due) + 0.5) .. ' 1 '
       end
       seen = nil
@@ -1018,7 +1020,7 @@ end
 -- scripts of each message's life have it inline.
 --   changed, quiet  whether the call wrote something; whether it leaves the wake-up list and the channel alone
 --   head, length    the first score of SCHEDULED now; how many entries READY has, or nil: to be read
-if changed then
+if changed and layout then
   seq = redis.call('HINCRBY', META, 'seq', '1')
 end
 local next_deadline = first_score(LEASES)

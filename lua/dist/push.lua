@@ -248,7 +248,7 @@ end
 if all_new then
   if create_queue then
     create_queue()
-  elseif count > 1 then -- ZADD may find an id twice, and then they are judged one by one; a lone id cannot be
+  elseif count > 1 then -- ZADD may find an id twice; then they are judged one by one
     redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
   end
   redis.call('HSET', MESSAGES, unpack(payloads)) -- first, for a consumer has no right to it
@@ -547,7 +547,7 @@ head = head or changed and first_score(SCHEDULED) or old_head
 -- scripts of each message's life have it inline.
 --   changed, quiet  whether the call wrote something; whether it leaves the wake-up list and the channel alone
 --   head, length    the first score of SCHEDULED now; how many entries READY has, or nil: to be read
-if changed then
+if changed and layout then
   seq = redis.call('HINCRBY', META, 'seq', '1')
 end
 local next_deadline = first_score(LEASES)

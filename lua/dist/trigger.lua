@@ -76,7 +76,7 @@ local function finish(changed, quiet, head, length)
   -- scripts of each message's life have it inline.
   --   changed, quiet  whether the call wrote something; whether it leaves the wake-up list and the channel alone
   --   head, length    the first score of SCHEDULED now; how many entries READY has, or nil: to be read
-  if changed then
+  if changed and layout then
     seq = redis.call('HINCRBY', META, 'seq', '1')
   end
   local next_deadline = first_score(LEASES)

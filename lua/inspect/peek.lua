@@ -86,7 +86,7 @@ if state == 'leased' then
       add(member, at, redis.call('HGET', CLAIMS, member) or '')
     end
   end
-  cursor = (more or #items == limit) and int(items[#items][2]) .. ':' .. items[#items][1] or ''
+  cursor = (more or #items == limit) and int(math.ceil(items[#items][2])) .. ':' .. items[#items][1] or ''
 elseif zset then
   local start, same = page_start(zset, last)
   if same then
@@ -99,7 +99,7 @@ elseif zset then
     end
   end
   local final = page[limit]
-  cursor = final and final[2] ~= 'inf' and int(tonumber(final[2])) .. ':' .. final[1] or ''
+  cursor = final and final[2] ~= 'inf' and int(math.ceil(final[2])) .. ':' .. final[1] or ''
 else
   local start = newest and old_length - 1 or 1
   if time and #time < 7 then

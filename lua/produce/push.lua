@@ -58,7 +58,7 @@ end
 if all_new then
   if create_queue then
     create_queue()
-  elseif count > 1 then -- ZADD may find an id twice, and then they are judged one by one; a lone id cannot be
+  elseif count > 1 then -- ZADD may find an id twice; then they are judged one by one
     --- use: push_reads
   end
   redis.call('HSET', MESSAGES, unpack(payloads)) -- first, for a consumer has no right to it

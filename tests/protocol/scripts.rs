@@ -82,7 +82,7 @@ verbs! {
         call words!["l", token('l'), "reason"];
     "cancel" Producer, without ["nodes"], row true,
         call words!["1", "s", "r", "d"];
-    "claim" Consumer, without ["dead", "recent", "nodes"], row true,
+    "claim" Consumer, without ["dead", "recent"], row true,
         call words![10, token('x'), 30 * SECOND];
     "configure" Operator, without ["claims", "messages", "attrs", "dead", "recent", "nodes"], row false,
         call words!["max_attempts", 3];

@@ -193,7 +193,10 @@ pub const OF_SCHEDULES: [Variant; 17] = [
         verb: "claim",
         shipped: shipped!("claim"),
         exchanges: &[
-            ("if found > 64 then", "if found > 1 then"),
+            (
+                "if is_timer and found == 64 then",
+                "if is_timer and found == 1 then",
+            ),
             (
                 "      for k = #ids, i, -1 do\n",
                 "      for k = #ids, i, -1 do\n        redis.call('ZADD', SCHEDULED, 'XX', int(now + 60000), ids[k])\n",

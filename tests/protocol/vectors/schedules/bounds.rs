@@ -38,6 +38,20 @@ fn with_many(count: u64) -> Result<Queue> {
     Ok(queue)
 }
 
+/// The 65th timer is left, so 65 candidates stay: 64 timers, and a message that is none.
+#[test]
+fn a_message_among_65_due_timers_keeps_its_options() -> Result<()> {
+    let mut queue = with_many(65)?;
+    let push = words!["", "first", T0 + 500, "payload", "max_attempts=3"];
+    queue.ok("push", T0, push)?;
+    let claim = words![100, crate::queue::token('t'), SECOND];
+    let reply = queue.ok("claim", T0 + SECOND, claim)?;
+    let deliveries = reply.deliveries()?;
+    ensure!(deliveries.len() == 65, "{}", deliveries.len());
+    ensure!(deliveries[0][4] == "max_attempts=3".into(), "{reply:?}");
+    Ok(())
+}
+
 #[test]
 fn a_claim_handles_64_timers_and_the_next_claim_continues() -> Result<()> {
     for promoted in [false, true] {
