@@ -75,7 +75,7 @@ pub fn id_path(id: &[u8]) -> String {
     }
 }
 
-/// Whether a byte stands for itself in a path, and is never percent-encoded on the way.
+/// Whether a URL may have this byte in a path as it is: clients and proxies never percent-encode it.
 pub(crate) fn is_stable(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~:@".contains(&byte)
 }

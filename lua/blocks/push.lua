@@ -147,6 +147,7 @@ local too_late = until_ms and (until_ms <= now or until_ms > now + REPEAT_MS)
 local replies, created, longest, payloads, dues, memory, remember_call, changed, head, length
 
 --- block: push_reads
+-- Keys of states that a new message cannot have. A call that judges messages one by one may write them.
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
 
 --- block: push_state

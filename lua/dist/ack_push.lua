@@ -328,6 +328,7 @@ if (layout or '') < '3' or redis.call('HEXISTS', ATTRS, NEXT_MARK .. parent) == 
   room = room + 1 -- of the delivery; a next message takes it
 end
 local move, follow, create_queue -- it moves no message, and the queue exists
+-- Keys of states that a new message cannot have. A call that judges messages one by one may write them.
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
 local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
   local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')

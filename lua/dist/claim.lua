@@ -553,8 +553,8 @@ until room == before
 local fire, place_timers, looked = nil, nil, 0
 if (layout or '') > '3' then
   -- A claim that reaches a timer makes the tick, grants it, and moves the timer: one script, so that no tick is lost or
-  -- doubled. One claim takes 64 timers at most. It takes no further one once it has computed the jitter of 1,000 fires,
-  -- or looked for so many earlier ticks. What it leaves is due: the next claim goes on.
+  -- doubled. One claim takes 64 timers at most, and no further one after it has computed the jitter of 1,000 fires, or
+  -- looked for 1,000 earlier ticks. The other timers stay due, and the next claim takes them.
   local found = 0
   for i, id in ipairs(ids) do
     local is_timer = string.byte(id) == 4
@@ -583,7 +583,7 @@ if (layout or '') > '3' then
       elseif rule == 'zone' then
         local first, next_fire
         head, first, second, next_fire = string.match(fires or '', '^(%S+ %d+ [01]\n)(%d+) ()(%d+)')
-        following = first == due and #fires + 1 - second >= 3583 and tonumber(next_fire)
+        following = first == due and #fires + 1 - second >= 256 * 14 - 1 and tonumber(next_fire) -- as is_low
       end
       if following and following > now and tonumber(due) <= now and not string.find(options, 'expires=', 1, true) then
         local id, next_due = name .. '@' .. due, string.format('%d', following)

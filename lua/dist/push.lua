@@ -249,6 +249,7 @@ if all_new then
   if create_queue then
     create_queue()
   elseif count > 1 then -- ZADD may find an id twice; then they are judged one by one
+    -- Keys of states that a new message cannot have. A call that judges messages one by one may write them.
     redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
   end
   redis.call('HSET', MESSAGES, unpack(payloads)) -- first, for a consumer has no right to it
@@ -264,6 +265,7 @@ if not all_new then
     if redis.call('ZSCORE', DEAD, id) then return 'dead' end
     return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
   end
+  -- Keys of states that a new message cannot have. A call that judges messages one by one may write them.
   redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
   local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
     local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')

@@ -300,6 +300,7 @@ local function state_of(id)
   if redis.call('ZSCORE', DEAD, id) then return 'dead' end
   return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
 end
+-- Keys of states that a new message cannot have. A call that judges messages one by one may write them.
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
 local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
   local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')

@@ -208,7 +208,7 @@ pub(super) fn whole_ms(text: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// A number that stands for a text; 0 for an empty one.
+/// The number by which the checker knows this text; 0 for an empty text.
 pub(super) fn number_of(text: &str) -> u32 {
     let hash = crate::workload::hash(text.as_bytes());
     if text.is_empty() {

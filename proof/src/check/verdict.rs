@@ -13,7 +13,8 @@ pub enum Kind {
     /// A message whose push was acknowledged is neither settled, cancelled, dead nor waiting; or a
     /// failover undid it although it was acknowledged as replicated.
     Lost,
-    /// A message was delivered or remains that nobody pushed, or differs from its push.
+    /// A message was delivered, or is still stored, that nobody pushed; or it differs from what was
+    /// pushed.
     Unexpected,
     /// A message was claimed before its due time by the server's clock.
     Early,

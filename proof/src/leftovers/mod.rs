@@ -84,8 +84,8 @@ fn keys_of(queue: &str) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Reports the remaining messages of a queue that nobody uses any more, and inconsistencies among
-/// its keys.
+/// Reads a queue after all producers and workers have stopped. Reports each message that is still
+/// stored, and each contradiction between the keys.
 pub async fn scan(
     connection: &mut MultiplexedConnection,
     queue: &str,

@@ -168,7 +168,7 @@ impl Options {
     }
 }
 
-/// What was observed during a run, beside the histories.
+/// What a run observed itself, in addition to the histories that its processes wrote.
 #[derive(Debug, Clone)]
 pub struct Ran {
     pub folder: PathBuf,

@@ -143,8 +143,7 @@ fn outcomes_contain_the_whole_answer() {
     told("EXISTS scheduled").is_clean();
 }
 
-// Number 4b: the caller is told +60 s although the server granted +1 s; and a server that really
-// grants +60 s.
+// Number 4b. A server that grants 1 s must not answer 60 s. If it grants 60 s, that answer is right.
 #[test]
 fn outcomes_contain_the_granted_lease() {
     let extended = |given_ms: u64, told_ms: u64| {

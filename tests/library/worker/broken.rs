@@ -118,8 +118,11 @@ async fn a_key_of_another_type_stops_only_its_queue() -> Result<()> {
     let mut fleet = Fleet::start(&setup.client).await?;
     for key in ["messages", "scheduled", "ready", "meta", "claims"] {
         replace(&setup, key, BREAK).await?;
-        // Neither a push of one new message nor a beat reads the key `claims`.
-        if key != "claims" {
+        // Neither a push of one new message nor a beat reads the key `claims`: this message waits
+        // until the key is mended.
+        if key == "claims" {
+            fleet.broken()?.push("").await?;
+        } else {
             let refused = fleet.broken()?.push("").await;
             let error = refused.err().with_context(|| key.to_owned())?;
             assert_eq!(error.kind(), ErrorKind::Server, "{key}: {error}");
@@ -129,6 +132,11 @@ async fn a_key_of_another_type_stops_only_its_queue() -> Result<()> {
         replace(&setup, key, MEND).await?;
         fleet.broken()?.push("").await?;
         fleet.broken_delivers(key).await?;
+        if key == "claims" {
+            fleet
+                .broken_delivers("pushed while claims was broken")
+                .await?;
+        }
         let health = async || Ok(fleet.worker.health());
         let _ = until("no error", health, dueq::WorkerHealth::is_ready).await?;
     }

@@ -49,16 +49,21 @@ async fn a_parked_queue_is_served_and_parks_again() -> Result<()> {
     for mail in &mails {
         assert_eq!(mail.stats().await?.nodes, 1, "a parked node is alive");
     }
-    // The worker announced a silence of a minute: mostly notices report these messages.
+    // The worker announced a silence of a minute. Messages that start in less than half of that were
+    // reported by notices.
+    let begun = std::time::Instant::now();
     mails[0].push("").id("now").await?;
     assert_eq!(seen.next().await?, "mail-a now");
     let soon = Message::new("").id("soon").due(Duration::from_millis(300));
     mails[1].push_message(soon).await?;
     assert_eq!(seen.next().await?, "mail-b soon");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{begun:?}");
     let _ = until("parked queues again", async || Ok(worker.health()), parked).await?;
     let later = Message::new("").id("later").due(Duration::from_secs(3));
+    let begun = std::time::Instant::now();
     mails[1].push_message(later).await?;
     assert_eq!(seen.next().await?, "mail-b later");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{begun:?}");
     within("the shutdown", worker.shutdown()).await??;
     Ok(())
 }

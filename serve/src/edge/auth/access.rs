@@ -18,7 +18,8 @@ use crate::edge::problem::{Code, Problem};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {
-    /// Everybody on this machine has access, as an operator. With a trusted proxy nobody has.
+    /// Every caller on this machine has access, as an operator. If a trusted proxy is set, nobody has
+    /// access this way.
     Loopback,
     /// Callers with a token of this file have access.
     Tokens(PathBuf),

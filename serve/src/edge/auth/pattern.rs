@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Which queues a caller may use: `*` stands for any characters, `?` for one, and every other
-/// character for itself.
+/// A pattern of the names of the queues that a caller may use. `*` matches any characters, `?` one
+/// character, and every other character only itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct NamePattern(String);

@@ -19,7 +19,7 @@ pub(crate) enum Via {
     Session,
     /// The headers of a trusted proxy.
     Proxy,
-    /// The service that mounts the router has checked the caller, or nobody has.
+    /// None of these: the service that mounts the router had to check the caller.
     Embedder,
 }
 
