@@ -150,6 +150,38 @@ local replies, created, longest, payloads, dues, memory, remember_call, changed,
 -- Keys of states that a new message cannot have. A call that judges messages one by one may write them.
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
 
+--- block: read_shared
+-- Reads the options that all messages share. Those that need a look at each message, or too many windows, leave the
+-- fast path.
+--- use: read_options
+shared = read_options(words)
+all_new = shared and shared.on_conflict == 'keep' and not shared.undo and not shared.cost
+  and string.byte(shared.expires or '+') == 43
+if all_new and shared.window then
+  local remembers = redis.call('ZCOUNT', RECENT, '(' .. now, '(inf')
+  local most = tonumber(redis.call('HGET', META, 'max_remembered') or '') or 1000000
+  all_new = remembers + count <= most
+end
+
+--- block: store_shared
+-- Of new messages that have the same options.
+local expires, window_end = shared.expires, shared.window and now_up + shared.window or 0
+if shared.stored ~= '' then
+  local attrs, stored = {unpack(payloads)}, '0 0 - ' .. shared.stored .. '\n'
+  for i = 2, 2 * count, 2 do
+    attrs[i] = stored
+  end
+  redis.call('HSET', ATTRS, unpack(attrs))
+end
+if shared.window then
+  memory = {unpack(payloads)}
+  local ends = int(window_end)
+  for i = 1, count do
+    memory[2 * i - 1], memory[2 * i] = ends, WINDOW_MARK .. ids[i]
+  end
+end
+--- use: note_options
+
 --- block: push_state
 --- use: push_reads
 --- use: attrs
@@ -330,6 +362,9 @@ end
 if #plain_ids > 0 then -- of replacements
   redis.call('HDEL', ATTRS, unpack(plain_ids))
 end
+--- use: note_options
+
+--- block: note_options
 if expires then -- claim looks for messages that have expired
   redis.call('HSET', META, 'expiring', '1', 'selective', '1')
 end

@@ -135,9 +135,9 @@ if has_attrs and (layout or '') >= '3' then
   start = start_next
 end
 local replies, acked, n = {'OK'}, ids, #ids
--- Fast path: all ids are under the leases of their claims, and no window remembers one: no + at the end of what CLAIMS
--- holds, no 0 before the due. HDEL finds an id that is given twice.
-local sound, i = true, 0
+-- Fast path: all ids are under the leases of their claims, and windows remember all or none: no + at the end of what
+-- CLAIMS holds, in each or in none a 0 before the due. HDEL finds an id that is given twice.
+local sound, windows, i = true, nil, 0
 for _, group in ipairs(groups) do
   local token, claim = ARGV[group], nil
   for _ = 1, ARGV[group + 1] do
@@ -145,16 +145,56 @@ for _, group in ipairs(groups) do
     if claims[i] ~= claim then -- neighbours often share their claim and its due
       claim = claims[i]
       local last = claim and #token == 16 and string.find(claim, token, 1, true) == 1 and string.byte(claim, -1) or 0
-      if last < 48 or last > 57 or string.byte(claim, 17) == 48 or (string.byte(ids[i]) or 0) < 32 then
+      local window = last > 0 and string.byte(claim, 17) == 48 and string.find(claim, '^0%d', 17) ~= nil
+      if windows == nil then
+        windows = window
+      end
+      if last < 48 or last > 57 or window ~= windows or (string.byte(ids[i]) or 0) < 32 then
         sound = false
         break
       end
     end
   end
 end
+local outcomes, extended, ended -- what RECENT gets; ids with a lease of their own; by claim, how many leave its lease
+if sound and windows then
+  -- RECENT remembers, each until its score:
+  --   an id + CANCELLED or PUSHED_AGAIN   it was cancelled or purged; PUSHED_AGAIN: and pushed again since then
+  --   CALL_MARK attempt                   this call of push was made; + PARTLY: of its items only those below count
+  --   CALL_MARK attempt ' ' id            such an item
+  --   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
+  --   WINDOW_MARK id                      a push gave it a window: until then it creates no message of this id
+  --   OUTCOME_MARK, char(64 + k), id      a message with a window ended at the score - 2^k ms; + DROPPED: it expired
+  -- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up; windows_until
+  -- that of WINDOW_MARK.
+  local CALL_MARK, ENDED_MARK, WINDOW_MARK, OUTCOME_MARK = '\3', '\4', '\5', '\6'
+  local CANCELLED, PUSHED_AGAIN, PARTLY, DROPPED = 0.5, 0.25, 0.5, 0.5
+  -- Remembers for the rest of their windows how these messages ended. Reads first: consumers with the rights of an older
+  -- release are refused before the first write. Returns what RECENT gets.
+  local function outcomes_of(ids, fraction)
+    local names, outcomes, o, last, score, mark = {}, {}, 0, nil, nil, nil
+    for i, id in ipairs(ids) do
+      names[i] = WINDOW_MARK .. id
+    end
+    for i, ends in ipairs(#ids > 0 and redis.call('ZMSCORE', RECENT, unpack(names)) or {}) do
+      if ends ~= last then -- neighbours often share the end of their window
+        local left = (tonumber(ends) or 0) - now
+        last, score = ends, nil
+        if left > 0 and left <= 2592000000 then
+          local k = math.max(0, math.ceil(math.log(left) / math.log(2) - 1e-9))
+          score, mark = string.format('%.1f', now + 2 ^ k + fraction), OUTCOME_MARK .. string.char(64 + k)
+        end
+      end
+      if score then
+        outcomes[o + 1], outcomes[o + 2], o = score, mark .. ids[i], o + 2
+      end
+    end
+    return outcomes
+  end
+  outcomes = outcomes_of(ids, 0)
+end
 -- The first write is on MESSAGES, for that key was not read. What leaves it is acked, in either path.
 local deleted = sound and redis.call('HDEL', MESSAGES, unpack(ids)) and redis.call('HDEL', CLAIMS, unpack(ids))
-local outcomes, extended, ended -- what RECENT gets; ids with a lease of their own; by claim, how many leave its lease
 if deleted ~= n then -- one by one; each sees what the earlier ones did
   -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
   local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
@@ -172,16 +212,21 @@ if deleted ~= n then -- one by one; each sees what the earlier ones did
   -- Remembers for the rest of their windows how these messages ended. Reads first: consumers with the rights of an older
   -- release are refused before the first write. Returns what RECENT gets.
   local function outcomes_of(ids, fraction)
-    local names, outcomes = {}, {}
+    local names, outcomes, o, last, score, mark = {}, {}, 0, nil, nil, nil
     for i, id in ipairs(ids) do
       names[i] = WINDOW_MARK .. id
     end
     for i, ends in ipairs(#ids > 0 and redis.call('ZMSCORE', RECENT, unpack(names)) or {}) do
-      local left = (tonumber(ends) or 0) - now
-      if left > 0 and left <= 2592000000 then
-        local k = math.max(0, math.ceil(math.log(left) / math.log(2) - 1e-9))
-        outcomes[#outcomes + 1] = string.format('%.1f', now + 2 ^ k + fraction)
-        outcomes[#outcomes + 1] = OUTCOME_MARK .. string.char(64 + k) .. ids[i]
+      if ends ~= last then -- neighbours often share the end of their window
+        local left = (tonumber(ends) or 0) - now
+        last, score = ends, nil
+        if left > 0 and left <= 2592000000 then
+          local k = math.max(0, math.ceil(math.log(left) / math.log(2) - 1e-9))
+          score, mark = string.format('%.1f', now + 2 ^ k + fraction), OUTCOME_MARK .. string.char(64 + k)
+        end
+      end
+      if score then
+        outcomes[o + 1], outcomes[o + 2], o = score, mark .. ids[i], o + 2
       end
     end
     return outcomes

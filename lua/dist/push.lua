@@ -216,9 +216,76 @@ local too_late = until_ms and (until_ms <= now or until_ms > now + REPEAT_MS)
 --   remember_call        whether RECENT must remember the call as a whole
 --   changed, head, length  for finish
 local replies, created, longest, payloads, dues, memory, remember_call, changed, head, length
--- Fast path: every id is new and no message has options. ZADD NX finds an id that is given twice. Every other call
--- takes the plain path below.
+-- Fast path: every id is new, and all messages have the same options, or none. ZADD NX finds an id that is given twice.
+-- Every other call takes the plain path below.
 local all_new, near, text, score = not call_mark and not too_late and count <= room, false
+local words, shared = ARGV[6], nil
+if all_new and words ~= '' then
+  -- Reads the options that all messages share. Those that need a look at each message, or too many windows, leave the
+  -- fast path.
+  -- The options of a message: words NAME=VALUE.
+  local ranges = {max_attempts = 1000000, cost = 1000000, window = 2592000000, max_wait = 3155760000000,
+    undo = 9999999999999}
+  local option_forms = 'one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace|next, '
+    .. 'traceparent=00-TRACE-SPAN-FLAGS, expires=MS|+MS, on_expire=dead|drop, cost=1..1000000, window=1..2592000000 ms, '
+    .. 'max_wait=1..3155760000000 ms, reuse, revive, undo=MS'
+  local function read_options(text) -- the values by name; or nil and the reason
+    local asked = {on_conflict = 'keep'}
+    for word in string.gmatch(text, '[^ ]+') do
+      local name, value = string.match(word, '^([%l_]+)=(.+)$')
+      if word == 'reuse' or word == 'revive' then
+        asked[word] = true
+      elseif ranges[name or ''] then
+        local number = string.find(value, '^%d+$') and tonumber(value)
+        if not number or number < 1 or number > ranges[name] then
+          return nil, name .. ' must be 1 to ' .. int(ranges[name])
+        end
+        asked[name] = int(number)
+      elseif name == 'on_conflict' and (value == 'keep' or value == 'reschedule' or value == 'replace'
+        or value == 'next') then
+        asked.on_conflict = value
+      elseif name == 'expires' then
+        asked.expires, asked.expires_ms = value, due_ms(value)
+        if not asked.expires_ms or string.find(value, '^%+0*$') then
+          return nil, 'expires must be + and 1 to 3155760000000 ms after the due time, or unix ms that have not passed'
+        end
+      elseif name == 'on_expire' and (value == 'drop' or value == 'dead') then
+        asked.on_expire = value
+      elseif name == 'traceparent' then
+        local trace, span = string.match(value, '^00%-([0-9a-f]+)%-([0-9a-f]+)%-[0-9a-f][0-9a-f]$')
+        if not trace or #trace ~= 32 or #span ~= 16 or not string.find(trace, '[^0]')
+          or not string.find(span, '[^0]') then
+          return nil, 'option: ' .. option_forms
+        end
+        asked.traceparent = value
+      else
+        return nil, 'option: ' .. option_forms
+      end
+    end
+    if asked.on_expire and not asked.expires then return nil, 'on_expire needs expires' end
+    if asked.max_wait and asked.on_conflict == 'keep' then
+      return nil, 'max_wait needs on_conflict=reschedule, replace or next'
+    end
+    if asked.revive and asked.on_conflict ~= 'replace' and asked.on_conflict ~= 'next' then
+      return nil, 'revive needs on_conflict=replace or next'
+    end
+    asked.due_by = asked.max_wait and int(now_up + asked.max_wait)
+    local words = {} -- as ATTRS keeps them, in one order
+    for _, name in ipairs({'max_attempts', 'traceparent', 'expires', 'on_expire', 'cost', 'window', 'due_by'}) do
+      words[#words + 1] = asked[name] and name .. '=' .. asked[name]
+    end
+    asked.stored = table.concat(words, ' ')
+    return asked
+  end
+  shared = read_options(words)
+  all_new = shared and shared.on_conflict == 'keep' and not shared.undo and not shared.cost
+    and string.byte(shared.expires or '+') == 43
+  if all_new and shared.window then
+    local remembers = redis.call('ZCOUNT', RECENT, '(' .. now, '(inf')
+    local most = tonumber(redis.call('HGET', META, 'max_remembered') or '') or 1000000
+    all_new = remembers + count <= most
+  end
+end
 replies, created, longest, head, length = {'CREATED'}, count, largest, old_head, not create_queue and old_length or nil
 if all_new then
   if count == 1 then
@@ -237,7 +304,7 @@ if all_new then
     if #payload > longest then
       longest = #payload
     end
-    if not score or found[i] or ended and ended[i] or windows and windows[i] or ARGV[at + 2] ~= ''
+    if not score or found[i] or ended and ended[i] or windows and windows[i] or ARGV[at + 2] ~= words
       or #id < 1 or #id > 200 or #payload > max_payload or not plain and string.find(id, '%c') then
       all_new = false
       break
@@ -248,7 +315,7 @@ end
 if all_new then
   if create_queue then
     create_queue()
-  elseif count > 1 then -- ZADD may find an id twice; then they are judged one by one
+  elseif count > 1 or shared then -- ZADD may find an id twice; then they are judged one by one
     -- Keys of states that a new message cannot have. A call that judges messages one by one may write them.
     redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
   end
@@ -256,7 +323,30 @@ if all_new then
   all_new = redis.call('ZADD', SCHEDULED, 'NX', unpack(dues)) == count
 end
 changed, remember_call = all_new, near
-if not all_new then
+if all_new and shared then
+  -- Of new messages that have the same options.
+  local expires, window_end = shared.expires, shared.window and now_up + shared.window or 0
+  if shared.stored ~= '' then
+    local attrs, stored = {unpack(payloads)}, '0 0 - ' .. shared.stored .. '\n'
+    for i = 2, 2 * count, 2 do
+      attrs[i] = stored
+    end
+    redis.call('HSET', ATTRS, unpack(attrs))
+  end
+  if shared.window then
+    memory = {unpack(payloads)}
+    local ends = int(window_end)
+    for i = 1, count do
+      memory[2 * i - 1], memory[2 * i] = ends, WINDOW_MARK .. ids[i]
+    end
+  end
+  if expires then -- claim looks for messages that have expired
+    redis.call('HSET', META, 'expiring', '1', 'selective', '1')
+  end
+  if window_end > (tonumber(windows_until or '') or 0) then
+    redis.call('HSET', META, 'windows_until', int(window_end))
+  end
+elseif not all_new then
   local move, follow -- push moves no message
   local function state_of(id)
     if (string.byte(id) or 0) < 32 then return 'absent' end -- the placeholder or an entry of a claim, no message

@@ -26,9 +26,13 @@ end
 --- use: due_ms
 local attempt = ARGV[2] or ''
 --- use: push_request
--- Fast path: every id is new and no message has options. ZADD NX finds an id that is given twice. Every other call
--- takes the plain path below.
+-- Fast path: every id is new, and all messages have the same options, or none. ZADD NX finds an id that is given twice.
+-- Every other call takes the plain path below.
 local all_new, near, text, score = not call_mark and not too_late and count <= room, false
+local words, shared = ARGV[6], nil
+if all_new and words ~= '' then
+  --- use: read_shared
+end
 replies, created, longest, head, length = {'CREATED'}, count, largest, old_head, not create_queue and old_length or nil
 if all_new then
   if count == 1 then
@@ -47,7 +51,7 @@ if all_new then
     if #payload > longest then
       longest = #payload
     end
-    if not score or found[i] or ended and ended[i] or windows and windows[i] or ARGV[at + 2] ~= ''
+    if not score or found[i] or ended and ended[i] or windows and windows[i] or ARGV[at + 2] ~= words
       or #id < 1 or #id > 200 or #payload > max_payload or not plain and string.find(id, '%c') then
       all_new = false
       break
@@ -58,14 +62,16 @@ end
 if all_new then
   if create_queue then
     create_queue()
-  elseif count > 1 then -- ZADD may find an id twice; then they are judged one by one
+  elseif count > 1 or shared then -- ZADD may find an id twice; then they are judged one by one
     --- use: push_reads
   end
   redis.call('HSET', MESSAGES, unpack(payloads)) -- first, for a consumer has no right to it
   all_new = redis.call('ZADD', SCHEDULED, 'NX', unpack(dues)) == count
 end
 changed, remember_call = all_new, near
-if not all_new then
+if all_new and shared then
+  --- use: store_shared
+elseif not all_new then
   local move, follow -- push moves no message
   --- use: state_of
   --- use: push_state

@@ -40,9 +40,9 @@ if has_attrs and (layout or '') >= '3' then
   start = start_next
 end
 local replies, acked, n = {'OK'}, ids, #ids
--- Fast path: all ids are under the leases of their claims, and no window remembers one: no + at the end of what CLAIMS
--- holds, no 0 before the due. HDEL finds an id that is given twice.
-local sound, i = true, 0
+-- Fast path: all ids are under the leases of their claims, and windows remember all or none: no + at the end of what
+-- CLAIMS holds, in each or in none a 0 before the due. HDEL finds an id that is given twice.
+local sound, windows, i = true, nil, 0
 for _, group in ipairs(groups) do
   local token, claim = ARGV[group], nil
   for _ = 1, ARGV[group + 1] do
@@ -50,16 +50,25 @@ for _, group in ipairs(groups) do
     if claims[i] ~= claim then -- neighbours often share their claim and its due
       claim = claims[i]
       local last = claim and #token == 16 and string.find(claim, token, 1, true) == 1 and string.byte(claim, -1) or 0
-      if last < 48 or last > 57 or string.byte(claim, 17) == 48 or (string.byte(ids[i]) or 0) < 32 then
+      local window = last > 0 and string.byte(claim, 17) == 48 and string.find(claim, '^0%d', 17) ~= nil
+      if windows == nil then
+        windows = window
+      end
+      if last < 48 or last > 57 or window ~= windows or (string.byte(ids[i]) or 0) < 32 then
         sound = false
         break
       end
     end
   end
 end
+local outcomes, extended, ended -- what RECENT gets; ids with a lease of their own; by claim, how many leave its lease
+if sound and windows then
+  --- use: recent_marks
+  --- use: outcomes
+  outcomes = outcomes_of(ids, 0)
+end
 -- The first write is on MESSAGES, for that key was not read. What leaves it is acked, in either path.
 local deleted = sound and redis.call('HDEL', MESSAGES, unpack(ids)) and redis.call('HDEL', CLAIMS, unpack(ids))
-local outcomes, extended, ended -- what RECENT gets; ids with a lease of their own; by claim, how many leave its lease
 if deleted ~= n then -- one by one; each sees what the earlier ones did
   --- use: has_own_lease
   --- use: recent_marks
