@@ -153,8 +153,7 @@ redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
 --- block: read_shared
 -- Reads the options that all messages share. Those that need a look at each message, or too many windows, leave the
 -- fast path.
---- use: read_options
-shared = read_options(words)
+shared = read(words)
 all_new = shared and shared.on_conflict == 'keep' and not shared.undo and not shared.cost
   and string.byte(shared.expires or '+') == 43
 if all_new and shared.window then
@@ -202,7 +201,6 @@ local function remember(score, name)
 end
 
 --- block: judge_each
---- use: read_options
 local function live(score)
   score = tonumber(score)
   return score and score > now and score <= now_up + REPEAT_MS + 1 and score

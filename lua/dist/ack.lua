@@ -157,7 +157,8 @@ for _, group in ipairs(groups) do
   end
 end
 local outcomes, extended, ended -- what RECENT gets; ids with a lease of their own; by claim, how many leave its lease
-if sound and windows then
+local remember -- makes outcomes; nil if no window remembers an id
+if windows or not sound then
   -- RECENT remembers, each until its score:
   --   an id + CANCELLED or PUSHED_AGAIN   it was cancelled or purged; PUSHED_AGAIN: and pushed again since then
   --   CALL_MARK attempt                   this call of push was made; + PARTLY: of its items only those below count
@@ -191,46 +192,16 @@ if sound and windows then
     end
     return outcomes
   end
-  outcomes = outcomes_of(ids, 0)
+  remember = outcomes_of
+end
+if sound and remember then
+  outcomes = remember(ids, 0)
 end
 -- The first write is on MESSAGES, for that key was not read. What leaves it is acked, in either path.
 local deleted = sound and redis.call('HDEL', MESSAGES, unpack(ids)) and redis.call('HDEL', CLAIMS, unpack(ids))
 if deleted ~= n then -- one by one; each sees what the earlier ones did
   -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
   local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
-  -- RECENT remembers, each until its score:
-  --   an id + CANCELLED or PUSHED_AGAIN   it was cancelled or purged; PUSHED_AGAIN: and pushed again since then
-  --   CALL_MARK attempt                   this call of push was made; + PARTLY: of its items only those below count
-  --   CALL_MARK attempt ' ' id            such an item
-  --   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
-  --   WINDOW_MARK id                      a push gave it a window: until then it creates no message of this id
-  --   OUTCOME_MARK, char(64 + k), id      a message with a window ended at the score - 2^k ms; + DROPPED: it expired
-  -- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up; windows_until
-  -- that of WINDOW_MARK.
-  local CALL_MARK, ENDED_MARK, WINDOW_MARK, OUTCOME_MARK = '\3', '\4', '\5', '\6'
-  local CANCELLED, PUSHED_AGAIN, PARTLY, DROPPED = 0.5, 0.25, 0.5, 0.5
-  -- Remembers for the rest of their windows how these messages ended. Reads first: consumers with the rights of an older
-  -- release are refused before the first write. Returns what RECENT gets.
-  local function outcomes_of(ids, fraction)
-    local names, outcomes, o, last, score, mark = {}, {}, 0, nil, nil, nil
-    for i, id in ipairs(ids) do
-      names[i] = WINDOW_MARK .. id
-    end
-    for i, ends in ipairs(#ids > 0 and redis.call('ZMSCORE', RECENT, unpack(names)) or {}) do
-      if ends ~= last then -- neighbours often share the end of their window
-        local left = (tonumber(ends) or 0) - now
-        last, score = ends, nil
-        if left > 0 and left <= 2592000000 then
-          local k = math.max(0, math.ceil(math.log(left) / math.log(2) - 1e-9))
-          score, mark = string.format('%.1f', now + 2 ^ k + fraction), OUTCOME_MARK .. string.char(64 + k)
-        end
-      end
-      if score then
-        outcomes[o + 1], outcomes[o + 2], o = score, mark .. ids[i], o + 2
-      end
-    end
-    return outcomes
-  end
   -- A 0 before the due in an id's claim says that a window remembers the id; release 0.1 reads the same due. Scripts
   -- before version 19 of the library wrote a w behind the due instead.
   local function has_window(claim) return string.find(claim, '^0%d', 17) or string.find(claim, 'w', 17, true) end
@@ -260,7 +231,7 @@ if deleted ~= n then -- one by one; each sees what the earlier ones did
       end
     end
   end
-  outcomes = outcomes_of(windowed, 0)
+  outcomes = remember and remember(windowed, 0)
   if not deleted and n > 0 then
     redis.call('HDEL', MESSAGES, unpack(acked))
     redis.call('HDEL', CLAIMS, unpack(acked))

@@ -219,10 +219,35 @@ local replies, created, longest, payloads, dues, memory, remember_call, changed,
 -- Fast path: every id is new, and all messages have the same options, or none. ZADD NX finds an id that is given twice.
 -- Every other call takes the plain path below.
 local all_new, near, text, score = not call_mark and not too_late and count <= room, false
-local words, shared = ARGV[6], nil
-if all_new and words ~= '' then
-  -- Reads the options that all messages share. Those that need a look at each message, or too many windows, leave the
-  -- fast path.
+local words = ARGV[6]
+replies, created, longest, head, length = {'CREATED'}, count, largest, old_head, not create_queue and old_length or nil
+if all_new then
+  if count == 1 then
+    payloads, dues = {0, 0}, {0, 0} -- allocated in their final size
+  else
+    payloads, dues = {unpack(ARGV, 1, 2 * count)}, {unpack(ARGV, 1, 2 * count)}
+  end
+  for i = 1, count do
+    local at, j, id = 4 * i, 2 * i, ids[i]
+    local payload = ARGV[at + 1]
+    if ARGV[at] ~= text then -- neighbours often share their due
+      local due = due_ms(ARGV[at])
+      text, score = ARGV[at], due and (string.byte(ARGV[at]) == 43 and int(due) or ARGV[at])
+      head, near = math.min(head, due or head), near or due and due - now <= REPEAT_MS
+    end
+    if #payload > longest then
+      longest = #payload
+    end
+    if not score or found[i] or ended and ended[i] or windows and windows[i] or ARGV[at + 2] ~= words
+      or #id < 1 or #id > 200 or #payload > max_payload or not plain and string.find(id, '%c') then
+      all_new = false
+      break
+    end
+    payloads[j - 1], payloads[j], dues[j - 1], dues[j] = id, payload, score, id
+  end
+end
+local read, shared -- a function that reads options; what it makes of those that all messages have
+if not all_new or words ~= '' then
   -- The options of a message: words NAME=VALUE.
   local ranges = {max_attempts = 1000000, cost = 1000000, window = 2592000000, max_wait = 3155760000000,
     undo = 9999999999999}
@@ -277,39 +302,18 @@ if all_new and words ~= '' then
     asked.stored = table.concat(words, ' ')
     return asked
   end
-  shared = read_options(words)
+  read = read_options
+end
+if all_new and read then
+  -- Reads the options that all messages share. Those that need a look at each message, or too many windows, leave the
+  -- fast path.
+  shared = read(words)
   all_new = shared and shared.on_conflict == 'keep' and not shared.undo and not shared.cost
     and string.byte(shared.expires or '+') == 43
   if all_new and shared.window then
     local remembers = redis.call('ZCOUNT', RECENT, '(' .. now, '(inf')
     local most = tonumber(redis.call('HGET', META, 'max_remembered') or '') or 1000000
     all_new = remembers + count <= most
-  end
-end
-replies, created, longest, head, length = {'CREATED'}, count, largest, old_head, not create_queue and old_length or nil
-if all_new then
-  if count == 1 then
-    payloads, dues = {0, 0}, {0, 0} -- allocated in their final size
-  else
-    payloads, dues = {unpack(ARGV, 1, 2 * count)}, {unpack(ARGV, 1, 2 * count)}
-  end
-  for i = 1, count do
-    local at, j, id = 4 * i, 2 * i, ids[i]
-    local payload = ARGV[at + 1]
-    if ARGV[at] ~= text then -- neighbours often share their due
-      local due = due_ms(ARGV[at])
-      text, score = ARGV[at], due and (string.byte(ARGV[at]) == 43 and int(due) or ARGV[at])
-      head, near = math.min(head, due or head), near or due and due - now <= REPEAT_MS
-    end
-    if #payload > longest then
-      longest = #payload
-    end
-    if not score or found[i] or ended and ended[i] or windows and windows[i] or ARGV[at + 2] ~= words
-      or #id < 1 or #id > 200 or #payload > max_payload or not plain and string.find(id, '%c') then
-      all_new = false
-      break
-    end
-    payloads[j - 1], payloads[j], dues[j - 1], dues[j] = id, payload, score, id
   end
 end
 if all_new then
@@ -347,7 +351,7 @@ if all_new and shared then
     redis.call('HSET', META, 'windows_until', int(window_end))
   end
 elseif not all_new then
-  local move, follow -- push moves no message
+  local move, follow, read_options = nil, nil, read -- push moves no message
   local function state_of(id)
     if (string.byte(id) or 0) < 32 then return 'absent' end -- the placeholder or an entry of a claim, no message
     if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
@@ -383,60 +387,6 @@ elseif not all_new then
   local function remember(score, name)
     memory[#memory + 1] = score
     memory[#memory + 1] = name
-  end
-  -- The options of a message: words NAME=VALUE.
-  local ranges = {max_attempts = 1000000, cost = 1000000, window = 2592000000, max_wait = 3155760000000,
-    undo = 9999999999999}
-  local option_forms = 'one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace|next, '
-    .. 'traceparent=00-TRACE-SPAN-FLAGS, expires=MS|+MS, on_expire=dead|drop, cost=1..1000000, window=1..2592000000 ms, '
-    .. 'max_wait=1..3155760000000 ms, reuse, revive, undo=MS'
-  local function read_options(text) -- the values by name; or nil and the reason
-    local asked = {on_conflict = 'keep'}
-    for word in string.gmatch(text, '[^ ]+') do
-      local name, value = string.match(word, '^([%l_]+)=(.+)$')
-      if word == 'reuse' or word == 'revive' then
-        asked[word] = true
-      elseif ranges[name or ''] then
-        local number = string.find(value, '^%d+$') and tonumber(value)
-        if not number or number < 1 or number > ranges[name] then
-          return nil, name .. ' must be 1 to ' .. int(ranges[name])
-        end
-        asked[name] = int(number)
-      elseif name == 'on_conflict' and (value == 'keep' or value == 'reschedule' or value == 'replace'
-        or value == 'next') then
-        asked.on_conflict = value
-      elseif name == 'expires' then
-        asked.expires, asked.expires_ms = value, due_ms(value)
-        if not asked.expires_ms or string.find(value, '^%+0*$') then
-          return nil, 'expires must be + and 1 to 3155760000000 ms after the due time, or unix ms that have not passed'
-        end
-      elseif name == 'on_expire' and (value == 'drop' or value == 'dead') then
-        asked.on_expire = value
-      elseif name == 'traceparent' then
-        local trace, span = string.match(value, '^00%-([0-9a-f]+)%-([0-9a-f]+)%-[0-9a-f][0-9a-f]$')
-        if not trace or #trace ~= 32 or #span ~= 16 or not string.find(trace, '[^0]')
-          or not string.find(span, '[^0]') then
-          return nil, 'option: ' .. option_forms
-        end
-        asked.traceparent = value
-      else
-        return nil, 'option: ' .. option_forms
-      end
-    end
-    if asked.on_expire and not asked.expires then return nil, 'on_expire needs expires' end
-    if asked.max_wait and asked.on_conflict == 'keep' then
-      return nil, 'max_wait needs on_conflict=reschedule, replace or next'
-    end
-    if asked.revive and asked.on_conflict ~= 'replace' and asked.on_conflict ~= 'next' then
-      return nil, 'revive needs on_conflict=replace or next'
-    end
-    asked.due_by = asked.max_wait and int(now_up + asked.max_wait)
-    local words = {} -- as ATTRS keeps them, in one order
-    for _, name in ipairs({'max_attempts', 'traceparent', 'expires', 'on_expire', 'cost', 'window', 'due_by'}) do
-      words[#words + 1] = asked[name] and name .. '=' .. asked[name]
-    end
-    asked.stored = table.concat(words, ' ')
-    return asked
   end
   local function live(score)
     score = tonumber(score)

@@ -29,10 +29,7 @@ local attempt = ARGV[2] or ''
 -- Fast path: every id is new, and all messages have the same options, or none. ZADD NX finds an id that is given twice.
 -- Every other call takes the plain path below.
 local all_new, near, text, score = not call_mark and not too_late and count <= room, false
-local words, shared = ARGV[6], nil
-if all_new and words ~= '' then
-  --- use: read_shared
-end
+local words = ARGV[6]
 replies, created, longest, head, length = {'CREATED'}, count, largest, old_head, not create_queue and old_length or nil
 if all_new then
   if count == 1 then
@@ -59,6 +56,14 @@ if all_new then
     payloads[j - 1], payloads[j], dues[j - 1], dues[j] = id, payload, score, id
   end
 end
+local read, shared -- a function that reads options; what it makes of those that all messages have
+if not all_new or words ~= '' then
+  --- use: read_options
+  read = read_options
+end
+if all_new and read then
+  --- use: read_shared
+end
 if all_new then
   if create_queue then
     create_queue()
@@ -72,7 +77,7 @@ changed, remember_call = all_new, near
 if all_new and shared then
   --- use: store_shared
 elseif not all_new then
-  local move, follow -- push moves no message
+  local move, follow, read_options = nil, nil, read -- push moves no message
   --- use: state_of
   --- use: push_state
   --- use: push_each

@@ -69,6 +69,7 @@ local function follow(id, due, payload, stored) -- keeps the message for after t
   following[id] = int(due) .. ' ' .. stored .. '\n' .. payload
   longest = math.max(longest, #payload)
 end
+--- use: read_options
 --- use: push_each
 remove_ready(unlisted)
 if #revived > 0 then

@@ -62,17 +62,19 @@ for _, group in ipairs(groups) do
   end
 end
 local outcomes, extended, ended -- what RECENT gets; ids with a lease of their own; by claim, how many leave its lease
-if sound and windows then
+local remember -- makes outcomes; nil if no window remembers an id
+if windows or not sound then
   --- use: recent_marks
   --- use: outcomes
-  outcomes = outcomes_of(ids, 0)
+  remember = outcomes_of
+end
+if sound and remember then
+  outcomes = remember(ids, 0)
 end
 -- The first write is on MESSAGES, for that key was not read. What leaves it is acked, in either path.
 local deleted = sound and redis.call('HDEL', MESSAGES, unpack(ids)) and redis.call('HDEL', CLAIMS, unpack(ids))
 if deleted ~= n then -- one by one; each sees what the earlier ones did
   --- use: has_own_lease
-  --- use: recent_marks
-  --- use: outcomes
   --- use: has_window
   local taken, windowed = {}, {}
   replies, acked, extended, ended, n, i = {}, {}, {}, {}, 0, 0
@@ -100,7 +102,7 @@ if deleted ~= n then -- one by one; each sees what the earlier ones did
       end
     end
   end
-  outcomes = outcomes_of(windowed, 0)
+  outcomes = remember and remember(windowed, 0)
   if not deleted and n > 0 then
     redis.call('HDEL', MESSAGES, unpack(acked))
     redis.call('HDEL', CLAIMS, unpack(acked))

@@ -41,6 +41,7 @@ if (layout or '') < '3' or redis.call('HEXISTS', ATTRS, NEXT_MARK .. parent) == 
 end
 local move, follow, create_queue -- it moves no message, and the queue exists
 --- use: push_state
+--- use: read_options
 --- use: judge_each
 for i, reply in ipairs(replies) do
   if ids[i] == parent then

@@ -54,6 +54,7 @@ mod pushes {
     pub(crate) mod outcomes;
     pub(crate) mod repeated_cancels;
     pub(crate) mod repeats;
+    pub(crate) mod shared;
     pub(crate) mod windows;
 }
 
