@@ -67,9 +67,7 @@ if windows or not sound then
   --- use: recent_marks
   --- use: outcomes
   remember = outcomes_of
-end
-if sound and remember then
-  outcomes = remember(ids, 0)
+  outcomes = sound and outcomes_of(ids, 0)
 end
 -- The first write is on MESSAGES, for that key was not read. What leaves it is acked, in either path.
 local deleted = sound and redis.call('HDEL', MESSAGES, unpack(ids)) and redis.call('HDEL', CLAIMS, unpack(ids))
