@@ -30,10 +30,6 @@ impl Driver {
         if self.chance(50) {
             // The script has a fast path for calls without options, so such calls are made often.
             items.iter_mut().for_each(Item::drop_options);
-        } else if self.chance(30) {
-            // It also takes messages that share their options.
-            let first = items[0].clone();
-            items.iter_mut().for_each(|item| item.share_options(&first));
         }
         if new {
             items.iter_mut().for_each(|item| item.id = self.make());

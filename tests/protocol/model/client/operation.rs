@@ -30,12 +30,6 @@ impl Item {
         matches!(self.on_conflict, Some("reschedule" | "replace" | "next"))
     }
 
-    /// Takes the options of another item.
-    pub(crate) fn share_options(&mut self, other: &Self) {
-        let old = std::mem::replace(self, other.clone());
-        (self.id, self.due, self.payload) = (old.id, old.due, old.payload);
-    }
-
     pub(crate) fn drop_options(&mut self) {
         (self.on_conflict, self.max_attempts, self.trace_parent) = (None, None, None);
         (self.expires, self.on_expire, self.cost) = (None, None, None);

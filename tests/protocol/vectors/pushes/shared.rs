@@ -131,7 +131,10 @@ fn a_batch_creates_what_no_window_remembers() -> Result<()> {
 
 #[test]
 fn a_batch_begins_as_many_windows_as_the_queue_may_remember() -> Result<()> {
-    for (most, wanted) in [(3_u64, "CREATED"), (2, "FULL this queue may remember 2 ids")] {
+    for (most, wanted) in [
+        (3_u64, "CREATED"),
+        (2, "FULL this queue may remember 2 ids"),
+    ] {
         let mut queue = Queue::start()?;
         queue.ok("configure", T0, words!["max_remembered", most])?;
         let messages = ["a", "b", "c"].map(|id| (id, WINDOW));
