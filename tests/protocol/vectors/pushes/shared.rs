@@ -202,7 +202,7 @@ fn an_ack_remembers_the_end_of_each_delivery_with_a_window() -> Result<()> {
     let short = "window=60000";
     for options in [
         [WINDOW; 3],
-        [WINDOW, short, WINDOW],
+        [short, WINDOW, WINDOW],
         ["", WINDOW, WINDOW],
         [WINDOW, WINDOW, ""],
         ["max_attempts=3"; 3],
@@ -225,6 +225,10 @@ fn an_ack_remembers_the_end_of_each_delivery_with_a_window() -> Result<()> {
                 };
                 let until = window_of_finished(&mut queue, now, id)?;
                 ensure!(until == wanted as i64, "{options:?}, {id}: {until}");
+                if wanted > 0 {
+                    let last = window_of_finished(&mut queue, wanted - 1, id)?;
+                    ensure!(last == until, "{options:?}, {id}: it is forgotten");
+                }
             }
             ensure!(queue.state()?.claims.len() == 1, "{options:?}");
         }
