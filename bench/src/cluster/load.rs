@@ -162,6 +162,9 @@ impl Contestant {
         add("per_s".to_owned(), messages / took);
         for (name, count) in after {
             let count = count - before.get(&name).copied().unwrap_or_default();
+            if count == 0.0 {
+                continue;
+            }
             if ["push", "claim", "ack"].contains(&&*name) {
                 add(format!("messages_a_{name}"), messages / count);
             }
