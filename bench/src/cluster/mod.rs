@@ -2,6 +2,7 @@
 
 pub(crate) mod cost;
 pub(crate) mod failovers;
+pub(crate) mod load;
 
 use std::collections::BTreeMap;
 

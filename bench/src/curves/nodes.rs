@@ -59,9 +59,19 @@ impl Observer for Calls {
     fn done(&self, _: u64, _: Result<&Reply, (String, Applied)>) {}
 }
 
+/// From now on counts the script calls of this process.
+pub(crate) fn count_calls() {
+    harness::observe(Calls);
+}
+
+/// The script calls so far, by verb.
+pub(crate) fn calls_by_verb() -> HashMap<&'static str, u64> {
+    CALLS.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
 #[tokio::main]
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
-    harness::observe(Calls);
+    count_calls();
     let mut points = Vec::new();
     for &nodes in &arguments.nodes {
         points.push(measure(nodes, arguments.partitions).await?);
@@ -91,7 +101,7 @@ impl Counts {
             .filter_map(|command| calls_of(&info, command))
             .sum();
         let server_us = server.cpu_us().await?.context("INFO of a Redis")?;
-        let calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let calls = calls_by_verb();
         Ok(Self {
             at: Instant::now(),
             sent,
@@ -176,7 +186,7 @@ async fn one_by_one(queue: &Queue) -> Result<u64> {
 }
 
 /// The number of calls of a command, from INFO commandstats.
-pub(super) fn calls_of(info: &str, command: &str) -> Option<f64> {
+pub(crate) fn calls_of(info: &str, command: &str) -> Option<f64> {
     let line = info.lines().find_map(|line| {
         line.strip_prefix("cmdstat_")?
             .strip_prefix(command)?

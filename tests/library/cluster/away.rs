@@ -21,14 +21,14 @@ pub(super) struct Partitioned {
 
 /// A master with this option keeps serving its slots even if it has not heard of the others for
 /// long.
-const ALONE: [&str; 2] = ["--cluster-node-timeout", "60000"];
+pub(super) const ALONE: [&str; 2] = ["--cluster-node-timeout", "60000"];
 
 impl Partitioned {
     pub(super) async fn start() -> Result<Self> {
         Self::start_with(&[]).await
     }
 
-    async fn start_with(options: &[&str]) -> Result<Self> {
+    pub(super) async fn start_with(options: &[&str]) -> Result<Self> {
         let options = [&["--cluster-require-full-coverage", "no"], options].concat();
         let cluster = Cluster::start_with(3, &options).await?;
         let (_, home) = cluster.place("orders").await?;

@@ -1,17 +1,18 @@
 //! A queue whose partitions are on several masters.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use dueq::inspect::UnreadPart;
 use dueq::outcomes::SettleOutcome;
-use dueq::{Applied, Client, Queue};
+use dueq::{Applied, Client, Queue, Receipt};
 use dueq_testkit::cluster::Cluster;
+use tokio::task::JoinSet;
 
-use super::away::Partitioned;
+use super::away::{ALONE, Partitioned};
 use crate::faults::signal;
-use crate::support::{HOUR, LONG, ids, messages, push_all};
+use crate::support::{HOUR, LONG, ids, messages, push_all, within};
 
 async fn partitioned(masters: usize, partitions: usize) -> Result<(Cluster, Queue)> {
     let cluster = Cluster::start(masters).await?;
@@ -180,6 +181,46 @@ async fn partial_reads_return_the_partitions_that_reply() -> Result<()> {
     let expected = format!("{} of 6 cannot be read: {}", away.len(), away.join(", "));
     assert!(error.to_string().starts_with(&expected), "{error}");
     signal("-CONT", frozen.pid())
+}
+
+/// While a master is silent, ids of the library's own go on to the partitions of the others: a
+/// partition is open for 5 ms, also if its calls have no reply.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn library_ids_pass_the_partitions_of_a_silent_master() -> Result<()> {
+    const PUSHES: usize = 60;
+    let of = Partitioned::start_with(&ALONE).await?;
+    let queue = of.fresh_queue().await?;
+    // Opens the connections to all masters.
+    push_all(&queue, messages(100)).await?;
+    let frozen = of.cluster.masters[of.home].pid();
+    signal("-STOP", frozen)?;
+    let mut pushes = JoinSet::new();
+    for _ in 0..PUSHES {
+        let queue = queue.clone();
+        pushes.spawn(async move { queue.push("").delay(HOUR).await });
+        // Longer than a partition is open.
+        tokio::time::sleep(Duration::from_millis(6)).await;
+    }
+    // Two of six partitions are on the silent master.
+    let mut created = Vec::new();
+    while created.len() < PUSHES / 2 {
+        let ended = within("a push at another master", pushes.join_next()).await?;
+        created.push(ended.context("a push")???);
+    }
+    while let Some(ended) = pushes.try_join_next() {
+        created.push(ended??);
+    }
+    assert!(!pushes.is_empty(), "no push waits for the silent master");
+    signal("-CONT", frozen)?;
+    while let Some(ended) = pushes.join_next().await {
+        created.push(ended??);
+    }
+    assert!(created.iter().all(Receipt::is_created), "{created:?}");
+    let ids: BTreeSet<_> = created.iter().map(Receipt::id_bytes).collect();
+    assert_eq!(ids.len(), PUSHES);
+    let scheduled = queue.stats().await?.scheduled;
+    assert_eq!(scheduled, 100 + PUSHES as u64);
+    Ok(())
 }
 
 /// Most masters are dead, and the last one is configured to answer reads all the same.

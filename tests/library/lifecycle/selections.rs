@@ -8,7 +8,7 @@ use dueq::inspect::MessageCursor;
 use dueq::outcomes::SettleOutcome;
 use dueq::{Client, Due, Message, MessageState, Queue};
 
-use crate::support::{Setup, claim, ids, push_all, push_and_claim, setup};
+use crate::support::{Setup, claim, command, ids, push_all, push_and_claim, setup};
 
 pub(super) const FAR_MS: u64 = 4_000_000_000_000;
 
@@ -245,5 +245,34 @@ async fn id_is_looked_for_where_get_may_find_it_or_fail() -> Result<()> {
     client.may_hold("id", names).await;
     let stats: String = setup.command(&["INFO", "commandstats"]).await?;
     assert!(!stats.contains("eval"), "it calls scripts: {stats}");
+    Ok(())
+}
+
+/// Without the pipelines, or with a script call for each queue, a search in 1,000 queues would take
+/// Redis ten times as long.
+#[tokio::test]
+async fn an_id_is_looked_for_in_a_hundred_queues_at_once() -> Result<()> {
+    let setup = setup().await?;
+    let names: Vec<_> = (0..400).map(|number| format!("queue-{number}")).collect();
+    for name in &names {
+        let queue = setup.client.queue(name)?;
+        queue.push("").delay(Duration::from_secs(60)).await?;
+    }
+    let mut redis = setup.redis().await?;
+    command::<()>(&mut redis, &["CONFIG", "RESETSTAT"]).await?;
+    assert!(setup.client.may_hold("id", names).await.is_empty());
+    let stats: String = command(&mut redis, &["INFO", "all"]).await?;
+    let figure = |line: &str| {
+        let line = stats.lines().find_map(|it| it.strip_prefix(line));
+        let digits = line.and_then(|rest| rest.split(',').next());
+        digits.and_then(|digits| digits.parse::<u64>().ok())
+    };
+    let calls = ["hmget", "hexists", "zscore", "evalsha", "eval"]
+        .map(|name| figure(&format!("cmdstat_{name}:calls=")));
+    assert_eq!(calls, [Some(400), Some(800), Some(800), None, None]);
+    // Redis reads 16 KiB at once, and a pipeline of a hundred queues has twice as much. The other
+    // read is that of INFO.
+    let reads = figure("total_reads_processed:").expect("Redis counts them");
+    assert!(reads <= 4 * 8 + 1, "{reads} reads for four pipelines");
     Ok(())
 }
