@@ -1,5 +1,5 @@
 # `make` lists the targets. Needed: Rust, a C compiler, make, bash and Python; scripts/server finds or fetches a Redis.
-.PHONY: help demo dashboard test check lua proof bench cluster clean
+.PHONY: help demo dashboard test check dist ops lua proof bench cluster clean
 
 help:
 	@echo 'dueq, a delay queue on Redis'
@@ -11,6 +11,8 @@ help:
 	@echo 'make test       runs every test, each on a Redis server of its own'
 	@echo '                DUEQ_TEST_SERVERS=/path/redis-server:/path/valkey-server tests on these, one after the other'
 	@echo 'make check      formatting, lints, docs, unused dependencies, the packed crate and the oldest Rust'
+	@echo 'make dist       packs the program into target/dist: archive, wheel, npm, Debian, Homebrew, SBOM; a release build first'
+	@echo 'make ops        packages, workflows, image, chart and rules, each by the tools that people run; target/tools has these'
 	@echo 'make lua        writes lua/dist, the scripts that clients load, from lua and lua/blocks'
 	@echo 'make proof      lists the long proofs: chaos, mutants, servers, browser, conformance, fuzz and more'
 	@echo '                NAME=chaos runs one'
@@ -42,6 +44,12 @@ test:
 
 check:
 	@.ci/run formatting unused lints docs package msrv
+
+dist:
+	@scripts/dist $(ARGS)
+
+ops:
+	@scripts/ops $(NAME)
 
 lua:
 	@scripts/lua-dist

@@ -160,6 +160,9 @@ enum Command {
     Dev(dev::Dev),
     /// Print a completion script for a shell
     Completions(functions::Completions),
+    /// Write the manual pages, for packages
+    #[command(hide = true)]
+    Manual(functions::Manual),
 }
 
 /// Runs the program with the arguments of this process.
@@ -250,6 +253,7 @@ async fn run(command: Command, common: &Common) -> anyhow::Result<Outcome> {
         Command::Serve(serve) => serve.run(common).await.map(|()| Outcome::Done),
         Command::Dev(dev) => dev.run(common).await.map(|()| Outcome::Done),
         Command::Completions(completions) => completions.run(),
+        Command::Manual(manual) => manual.run(),
     }
 }
 

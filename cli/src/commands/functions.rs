@@ -1,8 +1,11 @@
 //! Files for other programs: `dueq functions` prints or loads the Redis Functions library, which
-//! other languages call by FCALL; `dueq completions` prints the completion scripts of shells.
+//! other languages call by FCALL; `dueq completions` prints the completion scripts of shells; `dueq
+//! manual` writes the manual pages.
 
 use std::io;
+use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::{Args, CommandFactory, Subcommand};
 use clap_complete::Shell;
 use dueq::admin::FunctionsStatus as Found;
@@ -113,6 +116,21 @@ impl Completions {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "dueq", &mut script);
         output::text_as_it_is(&String::from_utf8_lossy(&script))?;
+        Ok(Outcome::Done)
+    }
+}
+
+/// Writes a page for each command, which `scripts/dist` packs.
+#[derive(Args)]
+pub(crate) struct Manual {
+    /// The folder of the pages; it must exist
+    folder: PathBuf,
+}
+
+impl Manual {
+    pub(crate) fn run(self) -> anyhow::Result<Outcome> {
+        clap_mangen::generate_to(Cli::command(), &self.folder)
+            .with_context(|| format!("cannot write in {}", self.folder.display()))?;
         Ok(Outcome::Done)
     }
 }

@@ -92,33 +92,34 @@ fn one_push(queue: &str, redis_cli: &str) -> String {
 /// name.
 type Replacements = &'static [(&'static str, &'static str)];
 
-/// The file of a language; redis-cli has none.
+/// The file of a language; redis-cli has none. `cli/clients` is a link, so that the package of this
+/// crate has the files.
 fn producer(lang: Lang) -> Option<(&'static str, Replacements)> {
     Some(match lang {
         Lang::RedisCli => return None,
         Lang::Sh => (
-            include_str!("../../../examples/clients/push.sh"),
+            include_str!("../../clients/push.sh"),
             &[(
                 "queue=$1 id=$2 delay_ms=$3 payload=$4\nshift 4",
                 "queue=NAME id=$1 delay_ms=$2 payload=$3\nshift 3",
             )],
         ),
         Lang::Python => (
-            include_str!("../../../examples/clients/push.py"),
+            include_str!("../../clients/push.py"),
             &[(
                 "queue, id, delay_ms, payload, *options = sys.argv[1:]",
                 "queue, (id, delay_ms, payload, *options) = NAME, sys.argv[1:]",
             )],
         ),
         Lang::Node => (
-            include_str!("../../../examples/clients/push.js"),
+            include_str!("../../clients/push.js"),
             &[(
                 "const [queue, id, delayMs, payload, ...options] = process",
                 "const queue = NAME;\n  const [id, delayMs, payload, ...options] = process",
             )],
         ),
         Lang::Go => (
-            include_str!("../../../examples/clients/push.go"),
+            include_str!("../../clients/push.go"),
             &[
                 ("len(args) < 4", "len(args) < 3"),
                 ("args[4:]", "args[3:]"),
@@ -129,7 +130,7 @@ fn producer(lang: Lang) -> Option<(&'static str, Replacements)> {
             ],
         ),
         Lang::Java => (
-            include_str!("../../../examples/clients/Push.java"),
+            include_str!("../../clients/Push.java"),
             &[
                 ("args.length < 4", "args.length < 3"),
                 ("subList(4,", "subList(3,"),
