@@ -12,6 +12,8 @@ mod print;
 mod sender;
 mod signature;
 
+pub(crate) use http::install_provider;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +29,7 @@ use crate::commands::work::plan::Plan;
 use crate::log::Style;
 use crate::output::Usage;
 use crate::signals::EndSignals;
-use crate::{Common, existing, group, output, time};
+use crate::{Common, existing, group, output, service, time};
 
 /// After the grace period, how long handlers may take to end before the library drops them.
 const ENDING: Duration = group::PATIENCE.saturating_add(Duration::from_secs(5));
@@ -113,8 +115,11 @@ the start and end of an outage of the server. An error has one line a minute (fa
 breaks ten), with a count; --log-level error turns these lines off. While the server is unreachable,
 also at the start, the worker keeps trying.
 
-Stop: Ctrl-C, SIGTERM, SIGHUP or SIGQUIT. The worker claims no more, lets its handlers finish within the grace, and
-gives the rest back without counting an attempt. A second signal ends the grace.
+Stop: Ctrl-C, SIGTERM, SIGQUIT or a closed terminal. The worker claims no more, lets its handlers
+finish within the grace, and gives the rest back without counting an attempt. A second signal ends
+the grace.
+Reload: SIGHUP reads --secret-file, and tests the certificates and the password for Redis by a new
+connection. What cannot be used is reported, and the old one stays in force.
 
 Examples:
   dueq work orders --print --json | jq .id
@@ -237,7 +242,7 @@ impl Work {
         let retry = Retry::exponential(self.retry_min, self.retry_max)
             .map_err(|_| Usage("--retry-min must not be above --retry-max".to_owned()))?;
         // Catch signals from now on: a signal must not kill the worker while a command runs.
-        let mut signals = EndSignals::listen()?;
+        let mut signals = EndSignals::of_service()?;
         // Check the name and the options before waiting for the server.
         let plan = Plan::read(&plan::Request {
             queues: &self.queues,
@@ -309,6 +314,7 @@ impl Work {
         }
 
         announce(common, &client, &plan, self.concurrency, self.lease);
+        service::ready();
         // The library releases messages at the end of its grace period; commands must end before
         // that.
         if let Some(max_wait) = self.strict {
@@ -321,10 +327,12 @@ impl Work {
             .grace(self.grace.saturating_add(ENDING))
             .run(stop.cancelled());
         let ending = async {
+            let reload = async || service::reload(common, || handler.reload()).await;
             tokio::select! {
-                () = signals.recv() => {}
+                () = signals.recv_reloading(reload) => {}
                 () = stop.cancelled() => {}
             }
+            service::stopping();
             stop.cancel();
             tokio::select! {
                 () = signals.recv() => {}
