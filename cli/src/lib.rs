@@ -26,8 +26,8 @@ use std::sync::OnceLock;
 
 use clap::{Args, Parser, Subcommand};
 use commands::{
-    acl, bench, configure, dev, doctor, functions, healthcheck, history, ids, import, inspect, keys, nodes,
-    partitions, push, queues, reschedule, schedule, serve, stats, work,
+    acl, bench, configure, dev, doctor, functions, healthcheck, history, ids, import, inspect,
+    keys, nodes, partitions, push, queues, reschedule, schedule, serve, stats, work,
 };
 use dueq_input::time;
 use output::Outcome;

@@ -1,6 +1,8 @@
 //! A program that runs for long, and its supervisor: systemd hears when the program is ready,
 //! alive, reloading and stopping. Without systemd nobody hears it.
 
+use std::path::PathBuf;
+
 use sd_notify::NotifyState;
 
 use crate::Common;
@@ -44,6 +46,12 @@ pub(crate) async fn reload(common: &Common, own_files: impl FnOnce() -> anyhow::
         }
     }
     tell(&[NotifyState::Ready]);
+}
+
+/// The file of a credential that systemd gave to the unit: `dueq.` and the name of an option.
+pub(crate) fn credential(option: &str) -> Option<PathBuf> {
+    let folder = PathBuf::from(std::env::var_os("CREDENTIALS_DIRECTORY")?);
+    Some(folder.join(format!("dueq.{option}"))).filter(|path| path.exists())
 }
 
 fn tell(state: &[NotifyState<'_>]) {

@@ -300,17 +300,17 @@ impl Options {
             )?),
             None => None,
         };
+        let file = |given: Option<PathBuf>, option| given.or_else(|| service::credential(option));
         Ok(Config {
-            access: self.tokens.map_or(Access::Loopback, Access::Tokens),
+            access: file(self.tokens, "tokens").map_or(Access::Loopback, Access::Tokens),
             proxy,
             public_url: self.public_url,
             is_read_only: self.read_only,
             queues: self.queues,
             audit_log: self.audit_log,
-            signing_key: self.signing_key,
-            tls: self
-                .tls_cert
-                .zip(self.tls_key)
+            signing_key: file(self.signing_key, "signing-key"),
+            tls: file(self.tls_cert, "tls-cert")
+                .zip(file(self.tls_key, "tls-key"))
                 .map(|(certificate, key)| TlsFiles { certificate, key }),
             rate_limit: self.rate_limit,
             listen: self.listen,

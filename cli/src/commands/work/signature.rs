@@ -11,6 +11,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::output::Usage;
+use crate::service::credential;
 
 const MAKE_ONE: &str = "make one: echo \"whsec_$(openssl rand -base64 32)\" > secret, and pass it by --secret-file or DUEQ_WEBHOOK_SECRET";
 /// The least length of a key in the specification, in bytes.
@@ -25,7 +26,11 @@ pub(super) struct Secrets {
 impl Secrets {
     /// Reads the secrets, one a line, from the file or else from the environment.
     pub(super) fn load(file: Option<&Path>, environment: Option<&str>) -> anyhow::Result<Self> {
-        let keys = match (file, environment) {
+        let file = file.map(Path::to_owned).or_else(|| match environment {
+            Some(_) => None,
+            None => credential("webhook-secret"),
+        });
+        let keys = match (&file, environment) {
             (Some(file), _) => read(file)?,
             (None, Some(text)) => parse(text)?,
             (None, None) => bail!(usage(format!(
@@ -33,7 +38,7 @@ impl Secrets {
             ))),
         };
         Ok(Self {
-            file: file.map(Path::to_owned),
+            file,
             keys: RwLock::new(keys),
         })
     }
@@ -141,7 +146,10 @@ mod tests {
             "c2hvcnQ=",
             "whsec_c2hvcnQ=",
         ] {
-            let said = Secrets::load(None, Some(text)).err().expect("refused").to_string();
+            let said = Secrets::load(None, Some(text))
+                .err()
+                .expect("refused")
+                .to_string();
             assert!(said.contains("openssl"), "{text:?}: {said}");
             assert!(!said.contains("c2hvcnQ"), "{said}");
         }

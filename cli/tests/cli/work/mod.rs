@@ -8,6 +8,7 @@ mod http;
 mod log;
 mod print;
 mod queues;
+pub(crate) mod service;
 mod signals;
 mod support;
 mod throttle;
