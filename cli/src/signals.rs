@@ -85,11 +85,11 @@ impl EndSignals {
             // Poll each of them: a signal that is not polled does not wake this task.
             let ends = self.ends.iter_mut().map(&mut is_there);
             let is_end = ends.fold(false, |any, one| any | one);
-            let hang_up = self.hang_up.as_mut();
-            let closed = hang_up
-                .filter(|hang_up| is_there(&mut hang_up.signal))
-                .map(|hang_up| hang_up.ends_with_terminal && !has_terminal());
-            match (is_end, closed) {
+            let hang_up = self.hang_up.as_mut().and_then(|hang_up| {
+                let is_closed = || hang_up.ends_with_terminal && !has_terminal();
+                is_there(&mut hang_up.signal).then(is_closed)
+            });
+            match (is_end, hang_up) {
                 (true, _) | (_, Some(true)) => Poll::Ready(Asked::End),
                 (false, Some(false)) => Poll::Ready(Asked::Reload),
                 (false, None) => Poll::Pending,
