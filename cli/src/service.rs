@@ -42,7 +42,7 @@ pub(crate) async fn reload(common: &Common, own_files: impl FnOnce() -> anyhow::
         }
         Err(error) => {
             let error = common.message_of(&error);
-            tracing::error!(name: "dueq.not_reloaded", target: "dueq", error, "open connections to Redis stay, and new ones use the last good certificates and password");
+            tracing::error!(name: "dueq.not_reloaded", target: "dueq", error, "the certificates or the password for Redis cannot be used as they are now; open connections stay");
         }
     }
     tell(&[NotifyState::Ready]);

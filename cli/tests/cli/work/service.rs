@@ -108,7 +108,7 @@ async fn hang_up_reads_the_webhook_secret_and_keeps_the_old_one_in_need() -> Res
     let mut receiver = Receiver::start(&["204 No Content"; 8]).await?;
     let secrets = [
         "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
-        "whsec_dGhpcnR5LXR3byBieXRlcyB0aGF0IGFyZSBzZWNyZXQ",
+        "whsec_dGhpcnR5LXR3byBieXRlcyB0aGF0IGFyZSBzZWNyZXQ=",
     ];
     let file = systemd.write("secret", secrets[0])?;
     let args = [
@@ -145,7 +145,7 @@ async fn hang_up_reads_the_webhook_secret_and_keeps_the_old_one_in_need() -> Res
 }
 
 #[tokio::test]
-async fn hang_up_reports_a_wrong_password_and_the_worker_goes_on() -> Result<()> {
+async fn hang_up_reports_an_empty_password_and_keeps_the_old_one() -> Result<()> {
     let server = Server::start(&["--requirepass", "right"])?;
     let url = format!("redis://:right@127.0.0.1:{}/", server.port());
     let orders = Client::connect(&url).await?.queue("orders")?;
@@ -160,16 +160,13 @@ async fn hang_up_reports_a_wrong_password_and_the_worker_goes_on() -> Result<()>
     worker.signal("HUP")?;
     systemd.hears_reload()?;
     assert_eq!(systemd.log()?.matches("ERROR").count(), 0);
-    systemd.write("dueq.redis-password", "wrong\n")?;
+    systemd.write("dueq.redis-password", "\n")?;
     worker.signal("HUP")?;
     systemd.hears_reload()?;
     let log = systemd.log()?;
     let line = log.lines().find(|line| line.contains("ERROR"));
     let line = line.with_context(|| format!("no error: {log}"))?;
-    assert!(
-        line.contains("WRONGPASS") && !line.contains("right"),
-        "{line}"
-    );
+    assert!(line.contains("no password for redis"), "{line}");
     orders.push_message(Message::new("two").id("two")).await?;
     assert!(worker.says()?.contains("two"));
     worker.signal("TERM")?;

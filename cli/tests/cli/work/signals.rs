@@ -44,7 +44,8 @@ async fn every_end_signal_releases_running_messages() -> Result<()> {
 
 /// Opens a terminal: this program's end, and the end that another program may have as its own.
 fn terminal() -> Result<(OwnedFd, File)> {
-    let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+    let master =
+        rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     rustix::pty::grantpt(&master)?;
     rustix::pty::unlockpt(&master)?;
     let name = rustix::pty::ptsname(&master, Vec::new())?;
