@@ -7,11 +7,13 @@ mod exec;
 mod follow_ups;
 mod handler;
 mod http;
+mod metrics;
 mod plan;
 mod print;
 mod sender;
 mod signature;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,6 +115,11 @@ the start and end of an outage of the server. An error has one line a minute (fa
 breaks ten), with a count; --log-level error turns these lines off. While the server is unreachable,
 also at the start, the worker keeps trying.
 
+--metrics serves three pages, to everybody who reaches the address; they have no ids and no payloads.
+  /metrics: what this worker did, for Prometheus. /healthz: 200 while the process runs, also while the
+    server is away. /readyz: 200 while the server answers for each queue, 503 otherwise and once the
+    worker stops.
+
 Stop: Ctrl-C, SIGTERM, SIGHUP or SIGQUIT. The worker claims no more, lets its handlers finish within the grace, and
 gives the rest back without counting an attempt. A second signal ends the grace.
 
@@ -171,6 +178,9 @@ pub(crate) struct Work {
     /// The longest delay between two attempts
     #[arg(long, value_parser = limit, value_name = "TIME", default_value = "1h")]
     retry_max: Duration,
+    /// Serve /metrics, /healthz and /readyz at this address; without one, on loopback
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics::address)]
+    metrics: Option<SocketAddr>,
     #[command(flatten)]
     http: HttpOptions,
 }
@@ -282,6 +292,8 @@ impl Work {
                 stop.clone(),
             )),
         });
+        // Before the connection to the server: a probe must find the process alive while that is away.
+        let probes = metrics::listen(common, self.metrics).await?;
         let client = tokio::select! {
             client = common.client_when_up() => client?,
             () = signals.recv() => return Ok(()),
@@ -319,13 +331,19 @@ impl Work {
             .lease(self.lease)
             .retry(retry)
             .grace(self.grace.saturating_add(ENDING))
-            .run(stop.cancelled());
+            .spawn()?;
+        if let Some(probes) = &probes {
+            probes.observe(&client, &worker);
+        }
         let ending = async {
             tokio::select! {
                 () = signals.recv() => {}
                 () = stop.cancelled() => {}
             }
             stop.cancel();
+            if let Some(probes) = &probes {
+                probes.stopping();
+            }
             tokio::select! {
                 () = signals.recv() => {}
                 () = tokio::time::sleep(self.grace) => {}
@@ -333,8 +351,14 @@ impl Work {
             over.cancel();
             std::future::pending::<()>().await;
         };
+        let working = async {
+            tokio::select! {
+                result = worker.wait() => result,
+                () = stop.cancelled() => worker.shutdown().await,
+            }
+        };
         let result = tokio::select! {
-            result = worker => result,
+            result = working => result,
             () = ending => Ok(()),
         };
         if let WorkHandler::Exec(exec) = &*handler {
