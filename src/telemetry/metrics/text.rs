@@ -8,6 +8,9 @@ use crate::telemetry::metrics::{Counter, Histogram, Metrics};
 /// is one more series for each queue.
 const BOUNDS: [u32; 12] = [9, 10, 11, 12, 13, 14, 16, 18, 20, 22, 24, 28];
 
+/// The characters that the value of a label has after a backslash.
+const SPECIAL: [char; 3] = ['\\', '"', '\n'];
+
 /// A page of metrics in Prometheus' text format. The names are the same for every program that uses
 /// it, `dueq work` and `dueq serve` included: docs/telemetry.md lists them.
 ///
@@ -59,14 +62,16 @@ impl PrometheusText {
     pub fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         self.0.push_str(name);
         for (number, (label, value)) in labels.iter().enumerate() {
-            let opening = if number == 0 { '{' } else { ',' };
-            let _ = write!(self.0, "{opening}{label}=\"");
-            for c in value.chars() {
-                match c {
-                    '\\' => self.0.push_str("\\\\"),
-                    '"' => self.0.push_str("\\\""),
-                    '\n' => self.0.push_str("\\n"),
-                    c => self.0.push(c),
+            self.0.push(if number == 0 { '{' } else { ',' });
+            self.0.push_str(label);
+            self.0.push_str("=\"");
+            for part in value.split_inclusive(SPECIAL) {
+                let plain = part.trim_end_matches(SPECIAL);
+                self.0.push_str(plain);
+                match &part[plain.len()..] {
+                    "" => {}
+                    "\n" => self.0.push_str("\\n"),
+                    special => self.0.extend(["\\", special]),
                 }
             }
             self.0.push('"');
@@ -202,10 +207,10 @@ mod tests {
     fn labels_are_escaped_and_integers_have_no_fraction() {
         let mut text = PrometheusText::default();
         text.metric("m", "counter", "Help.");
-        text.sample("m", &[("queue", "a\"b\\c\nd{}🦀"), ("x", "")], 1e15);
+        text.sample("m", &[("queue", "a\"b\\\\c\nd{}🦀\""), ("x", "")], 1e15);
         text.gauge("g", "Other.", 0.25);
         let expected = "# HELP m Help.\n# TYPE m counter\n\
-                        m{queue=\"a\\\"b\\\\c\\nd{}🦀\",x=\"\"} 1000000000000000\n\
+                        m{queue=\"a\\\"b\\\\\\\\c\\nd{}🦀\\\"\",x=\"\"} 1000000000000000\n\
                         # HELP g Other.\n# TYPE g gauge\ng 0.25\n";
         assert_eq!(text.into_string(), expected);
     }
