@@ -69,17 +69,17 @@ async fn metrics_have_counts_by_queue_and_never_an_id() -> Result<()> {
     observed.until_ready(200).await?;
     assert_eq!(observed.page("/healthz")?.0, 200);
     let label = "{queue=\"it's \\\"a\\\" \\\\ 🦀\"}";
-    let page = until("two acks on the page", async || {
+    // The worker updates the number of free handlers each second.
+    let page = until("two acks, and all handlers free", async || {
         let page = observed.page("/metrics")?.1;
-        Ok(page
-            .contains(&format!("dueq_acked_total{label} 2\n"))
-            .then_some(page))
+        let is_done = page.contains(&format!("dueq_acked_total{label} 2\n"))
+            && page.contains("\ndueq_free_handlers 64\n");
+        Ok(is_done.then_some(page))
     })
     .await?;
     for line in [
         &*format!("dueq_lateness_seconds_count{label} 2"),
         &*format!("dueq_handling_seconds_count{label} 2"),
-        "dueq_free_handlers 64",
         "dueq_redis_up 1",
         "dueq_queues_omitted 0",
     ] {
