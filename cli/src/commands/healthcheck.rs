@@ -6,7 +6,7 @@ use anyhow::{anyhow, bail};
 use clap::Args;
 use reqwest::{Client, Url, redirect};
 
-use crate::commands::work::install_provider;
+use crate::commands::work::http::install_provider;
 use crate::output::Usage;
 use crate::{Common, output};
 

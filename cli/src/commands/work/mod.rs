@@ -6,14 +6,15 @@ mod breaks;
 mod exec;
 mod follow_ups;
 mod handler;
-mod http;
+pub(crate) mod http;
+mod metrics;
 mod plan;
 mod print;
 mod sender;
 mod signature;
+mod values;
 
-pub(crate) use http::install_provider;
-
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::commands::work::handler::{WorkHandler, serving};
 use crate::commands::work::plan::Plan;
+use crate::commands::work::values::{at_least_one, limit, not_blank};
 use crate::log::Style;
 use crate::output::Usage;
 use crate::signals::EndSignals;
@@ -115,6 +117,11 @@ the start and end of an outage of the server. An error has one line a minute (fa
 breaks ten), with a count; --log-level error turns these lines off. While the server is unreachable,
 also at the start, the worker keeps trying.
 
+--metrics serves three pages, to everybody who reaches the address; they have no ids and no payloads.
+  /metrics: what this worker did, for Prometheus. /healthz: 200 while the process runs, also while the
+    server is away. /readyz: 200 while the server answers for each queue, 503 otherwise and once the
+    worker stops.
+
 Stop: Ctrl-C, SIGTERM, SIGQUIT or a closed terminal. The worker claims no more, lets its handlers
 finish within the grace, and gives the rest back without counting an attempt. A second signal ends
 the grace.
@@ -176,6 +183,9 @@ pub(crate) struct Work {
     /// The longest delay between two attempts
     #[arg(long, value_parser = limit, value_name = "TIME", default_value = "1h")]
     retry_max: Duration,
+    /// Serve /metrics, /healthz and /readyz at this address; without one, on loopback
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics::address)]
+    metrics: Option<SocketAddr>,
     #[command(flatten)]
     http: HttpOptions,
 }
@@ -208,33 +218,6 @@ struct How {
     /// retry
     #[arg(long, help_heading = HOW, value_name = "URL")]
     http: Option<String>,
-}
-
-/// Refuses an empty command, which would succeed and ack every message.
-fn not_blank(command: &str) -> Result<String, String> {
-    match command.trim().is_empty() {
-        true => Err("the command is empty: is its shell variable set?".to_owned()),
-        false => Ok(command.to_owned()),
-    }
-}
-
-/// Reads the size of a batch.
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("a batch has at least 1 message".to_owned()),
-        Ok(size) => Ok(size),
-        Err(_) => Err("not a number of messages".to_owned()),
-    }
-}
-
-/// Reads a time limit. No handler could meet a limit of zero.
-fn limit(text: &str) -> Result<Duration, String> {
-    match time::delay(text).map_err(|error| error.to_string())? {
-        Duration::ZERO => {
-            Err("the time must be above zero; leave the option out for the default".to_owned())
-        }
-        limit => Ok(limit),
-    }
 }
 
 impl Work {
@@ -287,6 +270,8 @@ impl Work {
                 stop.clone(),
             )),
         });
+        // Before the connection to the server: a probe must find the process alive while that is away.
+        let probes = metrics::listen(common, self.metrics).await?;
         let client = tokio::select! {
             client = common.client_when_up() => client?,
             () = signals.recv() => return Ok(()),
@@ -325,7 +310,10 @@ impl Work {
             .lease(self.lease)
             .retry(retry)
             .grace(self.grace.saturating_add(ENDING))
-            .run(stop.cancelled());
+            .spawn()?;
+        if let Some(probes) = &probes {
+            probes.observe(&client, &worker);
+        }
         let ending = async {
             let reload = async || service::reload(common, || handler.reload()).await;
             tokio::select! {
@@ -334,6 +322,9 @@ impl Work {
             }
             service::stopping();
             stop.cancel();
+            if let Some(probes) = &probes {
+                probes.stopping();
+            }
             tokio::select! {
                 () = signals.recv() => {}
                 () = tokio::time::sleep(self.grace) => {}
@@ -341,8 +332,14 @@ impl Work {
             over.cancel();
             std::future::pending::<()>().await;
         };
+        let working = async {
+            tokio::select! {
+                result = worker.wait() => result,
+                () = stop.cancelled() => worker.shutdown().await,
+            }
+        };
         let result = tokio::select! {
-            result = worker => result,
+            result = working => result,
             () = ending => Ok(()),
         };
         if let WorkHandler::Exec(exec) = &*handler {

@@ -6,6 +6,7 @@ mod exec;
 mod hostile;
 mod http;
 mod log;
+mod metrics;
 mod print;
 mod queues;
 pub(crate) mod service;
