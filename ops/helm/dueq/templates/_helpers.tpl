@@ -28,10 +28,10 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | quote }}
 {{- end }}
 {{- end }}
 
-{{/* Kubernetes replaces $(NAME) in arguments: `$$(` stays `$(`. */}}
+{{/* Kubernetes replaces $(NAME) in arguments, and $$ by $. */}}
 {{- define "dueq.args" -}}
 {{ range . }}
-- {{ . | toString | replace "$(" "$$(" | toJson }}
+- {{ . | toString | replace "$" "$$" | toJson }}
 {{- end }}
 {{- end }}
 
