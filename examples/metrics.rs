@@ -5,14 +5,13 @@
 //! some schedules, prints its metrics, and removes its queue.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::Parser;
-use dueq::metrics::Histogram;
+use dueq::metrics::PrometheusText;
 use dueq::schedules::{Schedule, ScheduleInfo};
 use dueq::{Client, Delivery, Queue, Retry};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -87,9 +86,9 @@ async fn serve(listener: TcpListener, queue: Queue, labels: Labels) -> Result<()
             // Every request gets the same response.
             let _ = client.read(&mut [0; 4096]).await;
             let page = page(&queue, &mut *labels.lock().await).await;
-            let kind = "Content-Type: text/plain; version=0.0.4\r\nConnection: close";
             let answer = format!(
-                "HTTP/1.1 200 OK\r\n{kind}\r\nContent-Length: {}\r\n\r\n{page}",
+                "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{page}",
+                PrometheusText::MEDIA_TYPE,
                 page.len()
             );
             let _ = client.write_all(answer.as_bytes()).await;
@@ -97,47 +96,16 @@ async fn serve(listener: TcpListener, queue: Queue, labels: Labels) -> Result<()
     }
 }
 
-/// The metrics in Prometheus's text format, version 0.0.4. A queue's name may contain quotes and
-/// backslashes; that of a schedule may not.
+/// The metrics in Prometheus' text format.
 async fn page(queue: &Queue, labels: &mut Labels) -> String {
-    let (metrics, mut page) = (queue.metrics(), String::new());
-    let name = queue.name().replace('\\', "\\\\").replace('"', "\\\"");
-    for (count, value) in metrics.counts() {
-        let (metric, help) = (format!("dueq_{}_total", count.name()), count.help());
-        let _ = write!(
-            page,
-            "# HELP {metric} {help}\n# TYPE {metric} counter\n{metric}{{queue=\"{name}\"}} {value}\n"
-        );
-    }
-    let _ = writeln!(
-        page,
-        "# HELP dueq_handlers_running Handlers that are running now.\n# TYPE dueq_handlers_running gauge"
-    );
-    let _ = writeln!(
-        page,
-        "dueq_handlers_running{{queue=\"{name}\"}} {}",
-        metrics.handlers_running
-    );
-    histogram(
-        &mut page,
-        "dueq_lateness_seconds",
-        "From due to the handler's start.",
-        &name,
-        &metrics.lateness,
-    );
-    histogram(
-        &mut page,
-        "dueq_handling_seconds",
-        "How long handlers ran.",
-        &name,
-        &metrics.handling,
-    );
+    let mut page = PrometheusText::default();
+    page.queues([(queue.name(), queue.metrics())]);
     // Without the server the page still has what this process counts.
     match all_schedules(queue).await {
-        Ok(all) => schedules(&mut page, &name, labels, &all),
+        Ok(all) => schedules(&mut page, queue.name(), labels, &all),
         Err(error) => eprintln!("cannot read the schedules: {error}"),
     }
-    page
+    page.into_string()
 }
 
 /// Which schedules have a label of their own: the first ones that were seen, up to a limit. Each
@@ -191,7 +159,7 @@ async fn all_schedules(queue: &Queue) -> Result<Vec<ScheduleInfo>, dueq::Error> 
 
 /// The fires of each schedule by what became of them, and its ticks by hand. A change of a schedule
 /// begins its counts again, which Prometheus takes as a restart.
-fn schedules(page: &mut String, queue: &str, labels: &mut Labels, all: &[ScheduleInfo]) {
+fn schedules(page: &mut PrometheusText, queue: &str, labels: &mut Labels, all: &[ScheduleInfo]) {
     labels.keep(all);
     let (mut fires, mut triggered) = (BTreeMap::new(), BTreeMap::new());
     for info in all {
@@ -206,41 +174,16 @@ fn schedules(page: &mut String, queue: &str, labels: &mut Labels, all: &[Schedul
         }
         *triggered.entry(label).or_insert(0) += info.triggered;
     }
-    page.push_str("# HELP dueq_schedule_fires_total Fires, by what became of them.\n");
-    page.push_str("# TYPE dueq_schedule_fires_total counter\n");
+    let name = "dueq_schedule_fires_total";
+    page.metric(name, "counter", "Fires, by what became of them.");
     for ((schedule, became), count) in fires {
-        let _ = writeln!(
-            page,
-            "dueq_schedule_fires_total{{queue=\"{queue}\",schedule=\"{schedule}\",became=\"{became}\"}} {count}"
-        );
+        let labels = [("queue", queue), ("schedule", schedule), ("became", became)];
+        page.sample(name, &labels, count as f64);
     }
-    page.push_str("# HELP dueq_schedule_triggered_total Ticks made by hand.\n");
-    page.push_str("# TYPE dueq_schedule_triggered_total counter\n");
+    let name = "dueq_schedule_triggered_total";
+    page.metric(name, "counter", "Ticks made by hand.");
     for (schedule, count) in triggered {
-        let _ = writeln!(
-            page,
-            "dueq_schedule_triggered_total{{queue=\"{queue}\",schedule=\"{schedule}\"}} {count}"
-        );
+        let labels = [("queue", queue), ("schedule", schedule)];
+        page.sample(name, &labels, count as f64);
     }
-}
-
-fn histogram(page: &mut String, metric: &str, help: &str, name: &str, histogram: &Histogram) {
-    let _ = writeln!(page, "# HELP {metric} {help}\n# TYPE {metric} histogram");
-    for bucket in histogram.buckets() {
-        let le = bucket.le_us as f64 / 1e6;
-        let _ = writeln!(
-            page,
-            "{metric}_bucket{{queue=\"{name}\",le=\"{le}\"}} {}",
-            bucket.count
-        );
-    }
-    let (count, sum) = (histogram.count(), histogram.sum_us() as f64 / 1e6);
-    let _ = writeln!(
-        page,
-        "{metric}_bucket{{queue=\"{name}\",le=\"+Inf\"}} {count}"
-    );
-    let _ = writeln!(
-        page,
-        "{metric}_sum{{queue=\"{name}\"}} {sum}\n{metric}_count{{queue=\"{name}\"}} {count}"
-    );
 }

@@ -7,8 +7,9 @@
 //! - [`Counter`] lists the counters, with the names and help texts that Prometheus expects.
 //!   [`Metrics::counts`] has all of them, including any that later releases add.
 //! - [`Histogram`] has the lateness of handlers and their run times, in [`Bucket`]s.
+//! - [`PrometheusText`] writes both as a page for Prometheus.
 //!
-//! `examples/metrics.rs` serves them as a page for Prometheus, and
+//! `examples/metrics.rs` serves such a page, and
 //! [telemetry](https://github.com/dueq/dueq/blob/main/docs/telemetry.md) lists each with the spans
 //! and events of `tracing`.
 //!
@@ -28,4 +29,4 @@
 //! # });
 //! ```
 
-pub use crate::telemetry::metrics::{Bucket, Counter, Histogram, Metrics};
+pub use crate::telemetry::metrics::{Bucket, Counter, Histogram, Metrics, PrometheusText};

@@ -14,6 +14,7 @@ mod log;
 mod ndjson;
 mod output;
 mod server;
+mod service;
 mod shown;
 mod signals;
 mod source;
@@ -25,8 +26,8 @@ use std::sync::OnceLock;
 
 use clap::{Args, Parser, Subcommand};
 use commands::{
-    acl, bench, configure, dev, doctor, functions, history, ids, import, inspect, keys, nodes,
-    partitions, push, queues, reschedule, schedule, serve, stats, work,
+    acl, bench, configure, dev, doctor, functions, healthcheck, history, ids, import, inspect,
+    keys, nodes, partitions, push, queues, reschedule, schedule, serve, stats, work,
 };
 use dueq_input::time;
 use output::Outcome;
@@ -156,6 +157,8 @@ enum Command {
     Bench(bench::Bench),
     /// Serve the queues over HTTP, for every language and for operators
     Serve(serve::Serve),
+    /// Ask a running server or worker for its health
+    Healthcheck(healthcheck::Healthcheck),
     /// Run a private Redis or Valkey for experiments, until Ctrl-C
     Dev(dev::Dev),
     /// Print a completion script for a shell
@@ -251,6 +254,7 @@ async fn run(command: Command, common: &Common) -> anyhow::Result<Outcome> {
         Command::Import(import) => import.run(common).await.map(|()| Outcome::Done),
         Command::Bench(bench) => bench.run(common).await,
         Command::Serve(serve) => serve.run(common).await.map(|()| Outcome::Done),
+        Command::Healthcheck(check) => check.run(common).await.map(|()| Outcome::Done),
         Command::Dev(dev) => dev.run(common).await.map(|()| Outcome::Done),
         Command::Completions(completions) => completions.run(),
         Command::Manual(manual) => manual.run(),

@@ -1,6 +1,7 @@
 //! Connects to the command's server, gets its password from a command if asked, and explains its
 //! errors.
 
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use tokio::time::timeout;
 use crate::failure::Explained;
 use crate::log::Style;
 use crate::output::Usage;
+use crate::service::credential;
 use crate::{Common, existing, failure, log, output};
 
 /// The server's URL without --redis and REDIS_URL.
@@ -64,10 +66,11 @@ impl Common {
     /// The certificates and the password of the command line.
     pub(crate) fn options(&self) -> anyhow::Result<ClientOptions> {
         let mut options = ClientOptions::new();
-        if let Some(path) = &self.cacert {
+        let file = |given: &Option<PathBuf>, option| given.clone().or_else(|| credential(option));
+        if let Some(path) = file(&self.cacert, "cacert") {
             options = options.ca_certificates_file(path);
         }
-        match (&self.cert, &self.key) {
+        match (file(&self.cert, "cert"), file(&self.key, "key")) {
             (Some(cert), Some(key)) => options = options.client_certificate_files(cert, key),
             (None, None) => {}
             (Some(_), None) => {
@@ -83,11 +86,10 @@ impl Common {
                 .into());
             }
         }
-        if let Some(path) = &self.redis_password_file {
-            options = options.password_file(path);
-        }
         if let Some(command) = &self.redis_password_command {
             options = options.password_from(by_command(command));
+        } else if let Some(path) = file(&self.redis_password_file, "redis-password") {
+            options = options.password_file(path);
         }
         Ok(options)
     }

@@ -1,4 +1,4 @@
-//! The signals that ask a program to end.
+//! The signals that ask a program to end, or to read its files again.
 
 use std::io;
 use std::task::Poll;
@@ -9,46 +9,99 @@ const SIGHUP: i32 = 1;
 
 /// Catches Ctrl-C, SIGTERM, SIGQUIT, and SIGHUP, which a program gets when its terminal is closed.
 /// While caught, none of them kills the program.
-pub(crate) struct EndSignals(Vec<Signal>);
+pub(crate) struct EndSignals {
+    ends: Vec<Signal>,
+    hang_up: Option<HangUp>,
+}
+
+/// SIGHUP of a service: the kernel sends it when the terminal is closed, a supervisor to make the
+/// program read its files again.
+struct HangUp {
+    signal: Signal,
+    /// Whether a closed terminal ends the program: nohup asks that it does not.
+    ends_with_terminal: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    End,
+    Reload,
+}
 
 impl EndSignals {
     pub(crate) fn listen() -> io::Result<Self> {
-        let mut signals = Self::without_hangup()?;
+        let mut signals = Self::without_hang_up()?;
         // nohup makes a program ignore SIGHUP. Catching it would undo that.
         if !is_ignored(SIGHUP) {
-            signals.0.push(signal(SignalKind::hangup())?);
+            signals.ends.push(signal(SignalKind::hangup())?);
         }
         Ok(signals)
     }
 
-    /// Catches all but SIGHUP, for a program in which SIGHUP means something else.
-    pub(crate) fn without_hangup() -> io::Result<Self> {
+    /// For a service: SIGHUP asks to reload, unless it says that the terminal is closed.
+    pub(crate) fn of_service() -> io::Result<Self> {
+        let mut signals = Self::without_hang_up()?;
+        // Look before catching SIGHUP: tokio replaces "ignored" by its own handler.
+        let ends_with_terminal = !is_ignored(SIGHUP) && has_terminal();
+        signals.hang_up = Some(HangUp {
+            signal: signal(SignalKind::hangup())?,
+            ends_with_terminal,
+        });
+        Ok(signals)
+    }
+
+    fn without_hang_up() -> io::Result<Self> {
         let kinds = [
             SignalKind::interrupt(),
             SignalKind::terminate(),
             SignalKind::quit(),
         ];
-        Ok(Self(
-            kinds.into_iter().map(signal).collect::<Result<_, _>>()?,
-        ))
+        Ok(Self {
+            ends: kinds.into_iter().map(signal).collect::<Result<_, _>>()?,
+            hang_up: None,
+        })
     }
 
-    /// Waits for the next of these signals.
+    /// Waits for the next signal that asks to end.
     pub(crate) async fn recv(&mut self) {
+        while self.next().await == Asked::Reload {}
+    }
+
+    /// Waits for the next signal that asks to end, and calls `reload` for each that asks to reload.
+    /// A signal during a reload begins it again: the files may have changed after they were read.
+    pub(crate) async fn recv_reloading(&mut self, reload: impl AsyncFn()) {
+        let mut asked = self.next().await;
+        while asked == Asked::Reload {
+            asked = tokio::select! {
+                asked = self.next() => asked,
+                () = reload() => self.next().await,
+            };
+        }
+    }
+
+    async fn next(&mut self) -> Asked {
         std::future::poll_fn(|context| {
-            let is_there = |signal: &mut Signal| signal.poll_recv(context).is_ready();
-            match self
-                .0
-                .iter_mut()
-                .map(is_there)
-                .fold(false, |any, one| any | one)
-            {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
+            let mut is_there = |signal: &mut Signal| signal.poll_recv(context).is_ready();
+            // Poll each of them: a signal that is not polled does not wake this task.
+            let ends = self.ends.iter_mut().map(&mut is_there);
+            let is_end = ends.fold(false, |any, one| any | one);
+            let hang_up = self.hang_up.as_mut().and_then(|hang_up| {
+                let is_closed = || hang_up.ends_with_terminal && !has_terminal();
+                is_there(&mut hang_up.signal).then(is_closed)
+            });
+            match (is_end, hang_up) {
+                (true, _) | (_, Some(true)) => Poll::Ready(Asked::End),
+                (false, Some(false)) => Poll::Ready(Asked::Reload),
+                (false, None) => Poll::Pending,
             }
         })
-        .await;
+        .await
     }
+}
+
+/// Whether this process has a controlling terminal that is still open.
+fn has_terminal() -> bool {
+    std::fs::File::open("/dev/tty").is_ok()
 }
 
 /// Whether the parent process made this program ignore the signal. Only Linux can tell.

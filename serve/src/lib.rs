@@ -21,6 +21,7 @@ pub mod checks;
 mod dashboard;
 mod edge;
 mod mount;
+mod probes;
 mod routes;
 mod server;
 mod wire;
@@ -31,4 +32,5 @@ pub use edge::auth::{Access, NamePattern, PublicUrl, Role, TrustedProxy, add_tok
 pub use edge::config::Config;
 pub use edge::tls::TlsFiles;
 pub use mount::router;
+pub use probes::Probes;
 pub use server::{Control, Server};

@@ -107,7 +107,7 @@ async fn strict_transport(State(app): State<Shared>, mut response: Response) -> 
 }
 
 /// Adds headers by which browsers refuse to show a response in another site, or to guess its type.
-async fn hardened(mut response: Response) -> Response {
+pub(crate) async fn hardened(mut response: Response) -> Response {
     let headers = response.headers_mut();
     let defaults = [
         (CACHE_CONTROL, "no-store"),

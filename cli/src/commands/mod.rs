@@ -6,6 +6,7 @@ pub(crate) mod configure;
 pub(crate) mod dev;
 pub(crate) mod doctor;
 pub(crate) mod functions;
+pub(crate) mod healthcheck;
 pub(crate) mod history;
 pub(crate) mod ids;
 pub(crate) mod import;

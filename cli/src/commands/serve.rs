@@ -5,11 +5,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, value_parser};
 use dueq_serve::{Access, Config, NamePattern, PublicUrl, Role, Server, TlsFiles, TrustedProxy};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::output::Usage;
 use crate::signals::EndSignals;
-use crate::{Common, output};
+use crate::{Common, output, service};
 
 #[derive(Args)]
 #[command(
@@ -40,8 +39,10 @@ and another line has its outcome. If the first line cannot be written, the actio
 Limits: a request head has 16 KiB and 10 s, a body may pause for 10 s, and all bodies and deliveries
 in memory together have 256 MiB.
 
-Stop: Ctrl-C, SIGTERM or SIGQUIT. /readyz answers 503 from then on, and running requests have 30 s. A second
-signal ends them. SIGHUP reopens the audit log. Changed tokens and certificates need no signal.
+Stop: Ctrl-C, SIGTERM, SIGQUIT or a closed terminal. /readyz answers 503 from then on, and running
+requests have 30 s. A second signal ends them.
+Reload: SIGHUP reopens the audit log, reads tokens and certificates, and tests those for Redis by a
+new connection. Changed tokens and certificates are used without it, too.
 
 Examples:
   dueq serve
@@ -247,8 +248,7 @@ impl Token {
 impl Options {
     async fn run(self, common: &Common) -> anyhow::Result<()> {
         // Catch signals from now on: a signal must not kill the program during a request.
-        let mut signals = EndSignals::without_hangup()?;
-        let mut hang_up = signal(SignalKind::hangup())?;
+        let mut signals = EndSignals::of_service()?;
         let config = self.config().map_err(Usage)?;
         let scheme = if config.tls.is_some() {
             "https"
@@ -269,14 +269,17 @@ impl Options {
         } else {
             output::line(&format!("listening on {url}; Ctrl-C stops"))?;
         }
+        service::ready();
         let stop = tokio_util::sync::CancellationToken::new();
         let ending = async {
-            loop {
-                tokio::select! {
-                    _ = hang_up.recv() => control.reload(),
-                    () = signals.recv() => break,
-                }
-            }
+            let reload = || {
+                control.reload();
+                Ok(())
+            };
+            signals
+                .recv_reloading(async || service::reload(common, reload).await)
+                .await;
+            service::stopping();
             stop.cancel();
             signals.recv().await;
         };
@@ -297,17 +300,17 @@ impl Options {
             )?),
             None => None,
         };
+        let file = |given: Option<PathBuf>, option| given.or_else(|| service::credential(option));
         Ok(Config {
-            access: self.tokens.map_or(Access::Loopback, Access::Tokens),
+            access: file(self.tokens, "tokens").map_or(Access::Loopback, Access::Tokens),
             proxy,
             public_url: self.public_url,
             is_read_only: self.read_only,
             queues: self.queues,
             audit_log: self.audit_log,
-            signing_key: self.signing_key,
-            tls: self
-                .tls_cert
-                .zip(self.tls_key)
+            signing_key: file(self.signing_key, "signing-key"),
+            tls: file(self.tls_cert, "tls-cert")
+                .zip(file(self.tls_key, "tls-key"))
                 .map(|(certificate, key)| TlsFiles { certificate, key }),
             rate_limit: self.rate_limit,
             listen: self.listen,

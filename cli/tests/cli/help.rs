@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::{DUEQ, Said};
 
-const VERBS: [&str; 29] = [
+const VERBS: [&str; 30] = [
     "push",
     "work",
     "cancel",
@@ -37,6 +37,7 @@ const VERBS: [&str; 29] = [
     "import",
     "bench",
     "serve",
+    "healthcheck",
     "dev",
     "completions",
 ];

@@ -1,9 +1,12 @@
 //! Health for load balancers and supervisors, without a token; and metrics for Prometheus.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use dueq::metrics::PrometheusText;
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
@@ -13,7 +16,7 @@ use crate::edge::auth::Principal;
 use crate::edge::problem::{Code, Problem};
 use crate::routes::declared::declared;
 use crate::work::Shared;
-use crate::work::metrics::page;
+use crate::work::metrics::{Process, page};
 
 pub(super) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new()
@@ -23,12 +26,12 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
 
 /// The health of the server.
 #[derive(Serialize, ToSchema)]
-struct Health {
+pub(crate) struct Health {
     /// Always `ok`: a server that is not well answers with a problem.
     status: &'static str,
 }
 
-const OK: Json<Health> = Json(Health { status: "ok" });
+pub(crate) const OK: Json<Health> = Json(Health { status: "ok" });
 
 /// Whether the server runs
 ///
@@ -94,11 +97,10 @@ pub(super) fn reads() -> Vec<UtoipaMethodRouter<Shared>> {
 )]
 async fn metrics(State(app): State<Shared>, principal: Principal) -> Response {
     let snapshot = app.poller.looked().await;
+    // No scrape waits for an examination: a later one has it.
+    let server = app.doctor.glance(Duration::ZERO).await;
     let free = app.claims.attended.free_handlers();
-    let kind = "text/plain; version=0.0.4; charset=utf-8";
-    (
-        [(CONTENT_TYPE, kind)],
-        page(&app.edge, free, &principal, &snapshot),
-    )
-        .into_response()
+    let process = Process::new(&app.client, snapshot.failure().is_none(), free);
+    let page = page(&app.edge, &process, &principal, &snapshot, server);
+    ([(CONTENT_TYPE, PrometheusText::MEDIA_TYPE)], page).into_response()
 }

@@ -30,6 +30,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::edge::auth::{Right, guard};
 use crate::routes::group::Group;
+pub(crate) use crate::routes::health::{Health, OK};
 use crate::work::Shared;
 
 /// All groups of routes.

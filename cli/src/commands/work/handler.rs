@@ -20,6 +20,14 @@ pub(super) enum WorkHandler {
 }
 
 impl WorkHandler {
+    /// Reads the secrets for signatures again. Other handlers have no files.
+    pub(super) fn reload(&self) -> anyhow::Result<()> {
+        match self {
+            Self::Http(http) => http.reload(),
+            Self::Exec(_) | Self::Print(_) => Ok(()),
+        }
+    }
+
     async fn handle(&self, delivery: &Delivery) -> Settlement {
         let settlement = match self {
             Self::Exec(exec) => exec.handle(delivery).await,

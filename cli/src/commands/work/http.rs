@@ -72,6 +72,10 @@ impl Http {
         })
     }
 
+    pub(super) fn reload(&self) -> anyhow::Result<()> {
+        self.secrets.reload()
+    }
+
     pub(super) async fn handle(&self, delivery: &Delivery) -> Settlement {
         let (id, payload) = (header_id(delivery.id_bytes()), delivery.payload().to_vec());
         tokio::select! {
@@ -172,7 +176,7 @@ impl Http {
 }
 
 /// Installs the TLS provider that reqwest needs. The library installs one for rediss:// only.
-pub(super) fn install_provider() {
+pub(crate) fn install_provider() {
     // If a provider is already installed, it stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

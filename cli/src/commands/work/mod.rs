@@ -6,12 +6,15 @@ mod breaks;
 mod exec;
 mod follow_ups;
 mod handler;
-mod http;
+pub(crate) mod http;
+mod metrics;
 mod plan;
 mod print;
 mod sender;
 mod signature;
+mod values;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +27,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::commands::work::handler::{WorkHandler, serving};
 use crate::commands::work::plan::Plan;
+use crate::commands::work::values::{at_least_one, limit, not_blank};
 use crate::log::Style;
 use crate::output::Usage;
 use crate::signals::EndSignals;
-use crate::{Common, existing, group, output, time};
+use crate::{Common, existing, group, output, service, time};
 
 /// After the grace period, how long handlers may take to end before the library drops them.
 const ENDING: Duration = group::PATIENCE.saturating_add(Duration::from_secs(5));
@@ -113,8 +117,16 @@ the start and end of an outage of the server. An error has one line a minute (fa
 breaks ten), with a count; --log-level error turns these lines off. While the server is unreachable,
 also at the start, the worker keeps trying.
 
-Stop: Ctrl-C, SIGTERM, SIGHUP or SIGQUIT. The worker claims no more, lets its handlers finish within the grace, and
-gives the rest back without counting an attempt. A second signal ends the grace.
+--metrics serves three pages, to everybody who reaches the address; they have no ids and no payloads.
+  /metrics: what this worker did, for Prometheus. /healthz: 200 while the process runs, also while the
+    server is away. /readyz: 200 while the server answers for each queue, 503 otherwise and once the
+    worker stops.
+
+Stop: Ctrl-C, SIGTERM, SIGQUIT or a closed terminal. The worker claims no more, lets its handlers
+finish within the grace, and gives the rest back without counting an attempt. A second signal ends
+the grace.
+Reload: SIGHUP reads --secret-file, and tests the certificates and the password for Redis by a new
+connection. What cannot be used is reported, and the old one stays in force.
 
 Examples:
   dueq work orders --print --json | jq .id
@@ -171,6 +183,9 @@ pub(crate) struct Work {
     /// The longest delay between two attempts
     #[arg(long, value_parser = limit, value_name = "TIME", default_value = "1h")]
     retry_max: Duration,
+    /// Serve /metrics, /healthz and /readyz at this address; without one, on loopback
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics::address)]
+    metrics: Option<SocketAddr>,
     #[command(flatten)]
     http: HttpOptions,
 }
@@ -205,39 +220,12 @@ struct How {
     http: Option<String>,
 }
 
-/// Refuses an empty command, which would succeed and ack every message.
-fn not_blank(command: &str) -> Result<String, String> {
-    match command.trim().is_empty() {
-        true => Err("the command is empty: is its shell variable set?".to_owned()),
-        false => Ok(command.to_owned()),
-    }
-}
-
-/// Reads the size of a batch.
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("a batch has at least 1 message".to_owned()),
-        Ok(size) => Ok(size),
-        Err(_) => Err("not a number of messages".to_owned()),
-    }
-}
-
-/// Reads a time limit. No handler could meet a limit of zero.
-fn limit(text: &str) -> Result<Duration, String> {
-    match time::delay(text).map_err(|error| error.to_string())? {
-        Duration::ZERO => {
-            Err("the time must be above zero; leave the option out for the default".to_owned())
-        }
-        limit => Ok(limit),
-    }
-}
-
 impl Work {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<()> {
         let retry = Retry::exponential(self.retry_min, self.retry_max)
             .map_err(|_| Usage("--retry-min must not be above --retry-max".to_owned()))?;
         // Catch signals from now on: a signal must not kill the worker while a command runs.
-        let mut signals = EndSignals::listen()?;
+        let mut signals = EndSignals::of_service()?;
         // Check the name and the options before waiting for the server.
         let plan = Plan::read(&plan::Request {
             queues: &self.queues,
@@ -282,6 +270,8 @@ impl Work {
                 stop.clone(),
             )),
         });
+        // Before the connection to the server: a probe must find the process alive while that is away.
+        let probes = metrics::listen(common, self.metrics).await?;
         let client = tokio::select! {
             client = common.client_when_up() => client?,
             () = signals.recv() => return Ok(()),
@@ -309,6 +299,7 @@ impl Work {
         }
 
         announce(common, &client, &plan, self.concurrency, self.lease);
+        service::ready();
         // The library releases messages at the end of its grace period; commands must end before
         // that.
         if let Some(max_wait) = self.strict {
@@ -319,13 +310,21 @@ impl Work {
             .lease(self.lease)
             .retry(retry)
             .grace(self.grace.saturating_add(ENDING))
-            .run(stop.cancelled());
+            .spawn()?;
+        if let Some(probes) = &probes {
+            probes.observe(&client, &worker);
+        }
         let ending = async {
+            let reload = async || service::reload(common, || handler.reload()).await;
             tokio::select! {
-                () = signals.recv() => {}
+                () = signals.recv_reloading(reload) => {}
                 () = stop.cancelled() => {}
             }
+            service::stopping();
             stop.cancel();
+            if let Some(probes) = &probes {
+                probes.stopping();
+            }
             tokio::select! {
                 () = signals.recv() => {}
                 () = tokio::time::sleep(self.grace) => {}
@@ -333,8 +332,14 @@ impl Work {
             over.cancel();
             std::future::pending::<()>().await;
         };
+        let working = async {
+            tokio::select! {
+                result = worker.wait() => result,
+                () = stop.cancelled() => worker.shutdown().await,
+            }
+        };
         let result = tokio::select! {
-            result = worker => result,
+            result = working => result,
             () = ending => Ok(()),
         };
         if let WorkHandler::Exec(exec) = &*handler {

@@ -1,7 +1,8 @@
 //! Signatures by Standard Webhooks: `v1,` and the base64 of an HMAC-SHA256 over id, timestamp and
 //! payload.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
 
 use anyhow::{anyhow, bail};
 use base64::Engine;
@@ -10,42 +11,45 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::output::Usage;
+use crate::service::credential;
 
 const MAKE_ONE: &str = "make one: echo \"whsec_$(openssl rand -base64 32)\" > secret, and pass it by --secret-file or DUEQ_WEBHOOK_SECRET";
 /// The least length of a key in the specification, in bytes.
 const SHORTEST: usize = 24;
 
 /// The signing secret, or several while secrets are being changed.
-pub(super) struct Secrets(Vec<Hmac<Sha256>>);
+pub(super) struct Secrets {
+    file: Option<PathBuf>,
+    keys: RwLock<Vec<Hmac<Sha256>>>,
+}
 
 impl Secrets {
     /// Reads the secrets, one a line, from the file or else from the environment.
     pub(super) fn load(file: Option<&Path>, environment: Option<&str>) -> anyhow::Result<Self> {
-        match (file, environment) {
-            (Some(file), _) => {
-                let text = std::fs::read_to_string(file).map_err(|error| {
-                    anyhow!("cannot read the secret from {}: {error}", file.display())
-                })?;
-                Self::parse(&text)
-            }
-            (None, Some(text)) => Self::parse(text),
+        let file = file.map(Path::to_owned).or_else(|| match environment {
+            Some(_) => None,
+            None => credential("webhook-secret"),
+        });
+        let keys = match (&file, environment) {
+            (Some(file), _) => read(file)?,
+            (None, Some(text)) => parse(text)?,
             (None, None) => bail!(usage(format!(
                 "--http signs its requests and needs a secret; {MAKE_ONE}"
             ))),
-        }
+        };
+        Ok(Self {
+            file,
+            keys: RwLock::new(keys),
+        })
     }
 
-    fn parse(text: &str) -> anyhow::Result<Self> {
-        let secrets: Vec<_> = text
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-            .map(key)
-            .collect::<Result<_, _>>()?;
-        if secrets.is_empty() {
-            bail!(usage(format!("the webhook secret is empty; {MAKE_ONE}")));
+    /// Reads the file again, if there is one. If that fails, the old secrets stay in use.
+    pub(super) fn reload(&self) -> anyhow::Result<()> {
+        if let Some(file) = &self.file {
+            let keys = read(file)?;
+            *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
         }
-        Ok(Self(secrets))
+        Ok(())
     }
 
     /// The value of the header `webhook-signature`: one signature for each secret.
@@ -57,12 +61,31 @@ impl Secrets {
                 .chain_update(payload);
             format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
         };
-        self.0.iter().map(sign).collect::<Vec<_>>().join(" ")
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.iter().map(sign).collect::<Vec<_>>().join(" ")
     }
 }
 
 fn usage(reason: String) -> anyhow::Error {
     Usage(reason).into()
+}
+
+fn read(file: &Path) -> anyhow::Result<Vec<Hmac<Sha256>>> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| anyhow!("cannot read the secret from {}: {error}", file.display()))?;
+    parse(&text)
+}
+
+fn parse(text: &str) -> anyhow::Result<Vec<Hmac<Sha256>>> {
+    let lines = text.lines().map(str::trim);
+    let keys: Vec<_> = lines
+        .filter(|line| !line.is_empty())
+        .map(key)
+        .collect::<Result<_, _>>()?;
+    if keys.is_empty() {
+        bail!(usage(format!("the webhook secret is empty; {MAKE_ONE}")));
+    }
+    Ok(keys)
 }
 
 /// Reads a secret. Its errors never quote the secret.
@@ -92,7 +115,7 @@ mod tests {
     const SIGNATURE: &str = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
 
     fn sign(text: &str) -> String {
-        let secrets = Secrets::parse(text).expect("secrets");
+        let secrets = Secrets::load(None, Some(text)).expect("secrets");
         secrets.sign(
             "msg_p5jXN8AQM9LWM0D4loKWxJek",
             1_614_265_330,
@@ -123,7 +146,10 @@ mod tests {
             "c2hvcnQ=",
             "whsec_c2hvcnQ=",
         ] {
-            let said = Secrets::parse(text).err().expect("refused").to_string();
+            let said = Secrets::load(None, Some(text))
+                .err()
+                .expect("refused")
+                .to_string();
             assert!(said.contains("openssl"), "{text:?}: {said}");
             assert!(!said.contains("c2hvcnQ"), "{said}");
         }

@@ -1,5 +1,6 @@
 //! `dueq serve`; and secrets that the program must not reveal.
 
+mod health;
 pub(crate) mod killed;
 pub(crate) mod secrets;
 pub(crate) mod serve;

@@ -40,8 +40,18 @@ impl Serve {
         Ok(Self { child, address })
     }
 
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) fn signal(&self, signal: &str) -> Result<()> {
+        let pid = self.child.id().to_string();
+        Command::new("kill").args([signal, &pid]).status()?;
+        Ok(())
+    }
+
     /// The response to a request.
-    fn ask(&self, line: &str, header: &str) -> Result<String> {
+    pub(crate) fn ask(&self, line: &str, header: &str) -> Result<String> {
         self.ask_with(line, header, "")
     }
 
@@ -59,8 +69,7 @@ impl Serve {
 
     /// Sends a signal, and returns the exit code and the standard error.
     pub(crate) fn end(mut self, signal: &str) -> Result<(Option<i32>, String)> {
-        let pid = self.child.id().to_string();
-        Command::new("kill").args([signal, &pid]).status()?;
+        self.signal(signal)?;
         let mut said = String::new();
         let stderr = self.child.stderr.as_mut().context("its errors")?;
         stderr.read_to_string(&mut said)?;

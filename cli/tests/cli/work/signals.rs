@@ -1,17 +1,19 @@
 //! Signals that end a worker: it releases its messages, so that none waits until its lease expires.
 
+use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use dueq::{Message, MessageState};
+use rustix::pty::OpenptFlags;
 
 use crate::work::http::{Receiver, post};
 use crate::work::support::{Dueq, queue};
 
 #[tokio::test]
 async fn every_end_signal_releases_running_messages() -> Result<()> {
-    let signals = ["HUP", "QUIT", "TERM", "INT"];
-    for signal in &signals[usize::from(ignores_hup()?)..] {
+    for signal in ["QUIT", "TERM", "INT"] {
         for is_http in [false, true] {
             let (server, orders) = queue("orders").await?;
             let mut receiver = Receiver::start(&[]).await?;
@@ -40,14 +42,39 @@ async fn every_end_signal_releases_running_messages() -> Result<()> {
     Ok(())
 }
 
-/// Whether nohup started this process: then its children ignore SIGHUP, too.
-fn ignores_hup() -> Result<bool> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let ignored = status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:"))
-        .context("SigIgn")?;
-    Ok(u64::from_str_radix(ignored.trim(), 16)? & 1 == 1)
+/// Opens a terminal: this program's end, and the end that another program may have as its own.
+fn terminal() -> Result<(OwnedFd, File)> {
+    let master =
+        rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    rustix::pty::grantpt(&master)?;
+    rustix::pty::unlockpt(&master)?;
+    let name = rustix::pty::ptsname(&master, Vec::new())?;
+    let terminal = File::options()
+        .read(true)
+        .write(true)
+        .open(name.to_str()?)?;
+    Ok((master, terminal))
+}
+
+#[tokio::test]
+async fn closed_terminal_ends_a_worker() -> Result<()> {
+    let (server, orders) = queue("orders").await?;
+    let (ours, terminal) = terminal()?;
+    // `env` undoes nohup, under which these tests may run.
+    let mut worker = Dueq::run(
+        Command::new("setsid")
+            .args(["--ctty", "env", "--default-signal=HUP"])
+            .arg(env!("CARGO_BIN_EXE_dueq"))
+            .args(["work", "orders", "--print"])
+            .env("REDIS_URL", server.url())
+            .env("RUST_LOG", "error")
+            .stdin(terminal),
+    )?;
+    orders.push_message(Message::new("one").id("one")).await?;
+    assert!(worker.says()?.contains("one"));
+    drop(ours);
+    assert!(worker.wait()?.success());
+    Ok(())
 }
 
 #[tokio::test]

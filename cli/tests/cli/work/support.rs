@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Lines};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -38,6 +38,11 @@ impl Dueq {
     /// Reads all lines until the program and its commands have closed the output.
     pub(crate) fn rest(&mut self) -> Result<Vec<String>> {
         Ok(self.lines.by_ref().collect::<Result<_, _>>()?)
+    }
+
+    /// The pipe of the standard error, if the command has one. A second call returns nothing.
+    pub(crate) fn stderr(&mut self) -> Option<ChildStderr> {
+        self.child.stderr.take()
     }
 
     pub(crate) fn signal(&self, name: &str) -> Result<()> {

@@ -83,7 +83,10 @@ impl Hosts {
         let host = named.map_or_else(|| "no host".to_owned(), |named| quoted(named.as_str()));
         let hint = match &self.public {
             Some(url) => format!("this server is {url}"),
-            None => "start dueq serve with --public-url URL to allow another name".to_owned(),
+            None => {
+                "name its address, or start dueq serve with --public-url URL to allow another name"
+                    .to_owned()
+            }
         };
         Err(Problem::new(
             Code::WrongHost,

@@ -1,23 +1,35 @@
 //! The page `/metrics`.
 
+mod process;
 mod queues;
-mod text;
+mod server;
+
+use std::sync::Arc;
+
+use dueq::admin::Checkup;
+use dueq::metrics::PrometheusText;
 
 use crate::edge::Edge;
 use crate::edge::auth::Principal;
-use crate::work::metrics::text::Text;
 use crate::work::poll::Snapshot;
 
-/// All metrics that the caller may see, in Prometheus' text format. `free_handlers` belongs to the
-/// node that claims for callers; `None` without a node.
+pub(crate) use process::Process;
+
+/// All metrics that the caller may see, in Prometheus' text format. `server` is the latest
+/// examination of Redis, if there is one.
 pub(crate) fn page(
     edge: &Edge,
-    free_handlers: Option<usize>,
+    process: &Process,
     principal: &Principal,
     snapshot: &Snapshot,
+    server: Option<Arc<Checkup>>,
 ) -> String {
-    let mut text = Text::default();
+    let mut text = PrometheusText::default();
+    process.write(&mut text);
     queues::write(&mut text, principal, snapshot);
+    if let Some(checkup) = server {
+        server::write(&mut text, &checkup);
+    }
     requests(&mut text, edge);
     let (bodies, bytes) = edge.bodies.in_use();
     text.gauge(
@@ -35,13 +47,6 @@ pub(crate) fn page(
         "Claims that wait for messages.",
         edge.meters.claims.value() as f64,
     );
-    if let Some(free) = free_handlers {
-        text.gauge(
-            "dueq_serve_free_handlers",
-            "Handlers that no claim in flight has; 1048576 if none is in flight.",
-            free as f64,
-        );
-    }
     text.gauge(
         "dueq_serve_bodies",
         "Bodies in memory: of requests, and of answers with deliveries.",
@@ -55,7 +60,7 @@ pub(crate) fn page(
     text.into_string()
 }
 
-fn requests(text: &mut Text, edge: &Edge) {
+fn requests(text: &mut PrometheusText, edge: &Edge) {
     let name = "dueq_serve_requests_total";
     text.metric(
         name,

@@ -4,13 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dueq::QueueStats;
+use dueq::metrics::PrometheusText;
 
 use crate::edge::auth::Principal;
-use crate::work::metrics::text::Text;
 use crate::work::poll::{Entry, Snapshot};
 
-/// The most queues with their own series: the first ones by name.
-const MAX_QUEUES: usize = 1_000;
 /// If Redis has not answered for longer than this, all queues count as unreadable.
 const SILENCE: Duration = Duration::from_secs(5);
 /// Counts are left out if Redis has not answered for longer than this, or the queue was unreadable
@@ -93,14 +91,17 @@ const COUNTERS: [(&str, &str, Read); 15] = [
 ];
 
 /// Writes the series of all queues that the caller may use.
-pub(super) fn write(text: &mut Text, principal: &Principal, snapshot: &Snapshot) {
+pub(super) fn write(text: &mut PrometheusText, principal: &Principal, snapshot: &Snapshot) {
     let is_stale = snapshot.age().is_none_or(|age| age > MAX_AGE);
     let allowed = snapshot.after(None);
     let allowed: Vec<_> = allowed
         .filter(|(name, _)| principal.may_use(name))
         .collect();
-    let omitted = allowed.len().saturating_sub(MAX_QUEUES);
-    let shown: Vec<_> = allowed.into_iter().take(MAX_QUEUES).collect();
+    let omitted = allowed.len().saturating_sub(PrometheusText::MAX_QUEUES);
+    let shown: Vec<_> = allowed
+        .into_iter()
+        .take(PrometheusText::MAX_QUEUES)
+        .collect();
     let is_silent = snapshot.age().is_none_or(|age| age > SILENCE);
     write_overdue(text, &shown, is_silent);
     let current = shown
@@ -121,22 +122,11 @@ pub(super) fn write(text: &mut Text, principal: &Principal, snapshot: &Snapshot)
     let age = snapshot
         .age()
         .map_or(f64::INFINITY, |age| age.as_secs_f64());
-    let is_away = snapshot.failure().is_some();
+    text.omitted(omitted);
     text.gauge(
-        "dueq_queues_omitted",
-        "Queues without series, because there are more than 1,000.",
-        omitted as f64,
-    );
-    text.metric(
         "dueq_snapshot_age_seconds",
-        "gauge",
         "How long ago Redis last answered the server's poller.",
-    );
-    text.sample("dueq_snapshot_age_seconds", &[], age);
-    text.gauge(
-        "dueq_redis_up",
-        "1 if Redis answers the server's poller.",
-        f64::from(u8::from(!is_away)),
+        age,
     );
 }
 
@@ -150,7 +140,7 @@ fn is_current(entry: &Entry) -> bool {
 }
 
 /// Writes the series that alerts need, for each queue, whether it can be read or not.
-fn write_overdue(text: &mut Text, queues: &[(&Arc<str>, &Entry)], is_silent: bool) {
+fn write_overdue(text: &mut PrometheusText, queues: &[(&Arc<str>, &Entry)], is_silent: bool) {
     let name = "dueq_queue_unread";
     let help = "1 if the queue, or a part of it, cannot be read.";
     text.metric(name, "gauge", help);
@@ -171,7 +161,7 @@ fn write_overdue(text: &mut Text, queues: &[(&Arc<str>, &Entry)], is_silent: boo
     }
 }
 
-fn write_gauges(text: &mut Text, queues: &[(&str, &QueueStats)]) {
+fn write_gauges(text: &mut PrometheusText, queues: &[(&str, &QueueStats)]) {
     let name = "dueq_queue_messages";
     text.metric(name, "gauge", "Messages by state.");
     for (queue, stats) in queues {
@@ -194,7 +184,7 @@ fn write_gauges(text: &mut Text, queues: &[(&str, &QueueStats)]) {
     }
 }
 
-fn write_counters(text: &mut Text, queues: &[(&str, &QueueStats)]) {
+fn write_counters(text: &mut PrometheusText, queues: &[(&str, &QueueStats)]) {
     for (what, help, read) in COUNTERS {
         let name = format!("dueq_queue_{what}_total");
         text.metric(&name, "counter", help);
@@ -214,7 +204,7 @@ mod tests {
     fn page(snapshot: &Snapshot) -> String {
         let all = vec![NamePattern::all()];
         let caller = Principal::new("viewer", Via::Token, vec![Role::Viewer], all);
-        let mut text = Text::default();
+        let mut text = PrometheusText::default();
         write(&mut text, &caller, snapshot);
         text.into_string()
     }
@@ -248,8 +238,6 @@ mod tests {
             let overdue_s = overdue.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
             let least_s = if answered_s > 5 { asked_s as f64 } else { 0.0 };
             assert!(overdue_s >= Some(least_s), "{context}");
-            let up = format!("dueq_redis_up {}\n", u8::from(!is_away));
-            assert!(page.contains(&up), "{context}");
             assert!(page.contains("dueq_snapshot_age_seconds "), "{context}");
         }
     }

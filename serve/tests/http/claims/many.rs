@@ -168,12 +168,7 @@ async fn every_handler_is_free_after_many_claims() -> Result<()> {
         assert!(at(1_000) <= most, "{:?}", at(1_000));
         // All claims have ended, also those of disconnected callers.
         waiting(&load.instance, 0).await?;
-        until(
-            &load.instance,
-            "dueq_serve_free_handlers",
-            f64::from(1 << 20),
-        )
-        .await?;
+        until(&load.instance, "dueq_free_handlers", f64::from(1 << 20)).await?;
         reaches_the_most(&load.instance, &load.queue).await?;
         let other = load.instance.client.queue(&format!("flat-{vanishes}"))?;
         reaches_the_most(&load.instance, &other).await?;
