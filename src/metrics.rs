@@ -29,4 +29,5 @@
 //! # });
 //! ```
 
-pub use crate::telemetry::metrics::{Bucket, Counter, Histogram, Metrics, PrometheusText};
+pub use crate::telemetry::metrics::text::PrometheusText;
+pub use crate::telemetry::metrics::{Bucket, Counter, Histogram, Metrics};

@@ -1,7 +1,6 @@
 //! Serves `/metrics`, `/healthz` and `/readyz` of a worker, for `dueq work --metrics`.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use axum::extract::{Request, State};
@@ -13,6 +12,7 @@ use axum::{Json, Router};
 use dueq::metrics::PrometheusText;
 use dueq::{Client, Queue, WorkerHandle};
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
 use crate::edge::accept::{self, Served};
 use crate::edge::auth::{Hosts, LocalAddr};
@@ -41,15 +41,16 @@ struct Inner {
 struct Observed {
     edge: Arc<Edge>,
     worker: OnceLock<(Client, WorkerHandle)>,
-    is_stopping: AtomicBool,
+    stopping: CancellationToken,
 }
 
 impl Probes {
-    /// Listens, and serves in a task. Until [`observe`](Probes::observe), the worker is not ready.
+    /// Listens, and serves in a task. The worker is not ready until [`observe`](Probes::observe), and
+    /// once `stopping` is cancelled.
     ///
     /// # Errors
     /// [`Error::Io`] if the address is in use.
-    pub async fn listen(address: SocketAddr) -> Result<Self, Error> {
+    pub async fn listen(address: SocketAddr, stopping: CancellationToken) -> Result<Self, Error> {
         let unbound = |error| Error::io(format!("cannot listen on {address}"), error);
         let listener = TcpListener::bind(address).await.map_err(unbound)?;
         let address = listener.local_addr().map_err(unbound)?;
@@ -60,7 +61,7 @@ impl Probes {
         let state = Arc::new(Observed {
             edge: Arc::clone(&edge),
             worker: OnceLock::new(),
-            is_stopping: AtomicBool::new(false),
+            stopping,
         });
         let served = Served {
             router: router(&state),
@@ -87,11 +88,6 @@ impl Probes {
     pub fn observe(&self, client: &Client, worker: &WorkerHandle) {
         let observed = (client.clone(), worker.clone());
         let _ = self.0.state.worker.set(observed);
-    }
-
-    /// Makes `/readyz` answer 503 from now on.
-    pub fn stopping(&self) {
-        self.0.state.is_stopping.store(true, Ordering::Release);
     }
 }
 
@@ -128,7 +124,7 @@ async fn checked(State(state): State<Arc<Observed>>, request: Request, next: Nex
 
 /// Redis may be away at the start for a long time: the worker is then alive, and not ready.
 async fn readyz(State(state): State<Arc<Observed>>) -> Result<Json<Health>, Problem> {
-    if state.is_stopping.load(Ordering::Acquire) {
+    if state.stopping.is_cancelled() {
         let detail = "the worker finishes its handlers";
         return Err(Problem::new(Code::Stopping, detail));
     }
@@ -181,7 +177,7 @@ mod tests {
                 Edge::open(&Config::default(), Hosts::of_server(None, false)).expect("an edge"),
             ),
             worker: OnceLock::new(),
-            is_stopping: AtomicBool::new(false),
+            stopping: CancellationToken::new(),
         });
         for (local, host, status) in [
             ("127.0.0.1:9464", "127.0.0.1:9464", 200),

@@ -2,14 +2,13 @@
 
 mod count;
 mod histogram;
-mod text;
+pub(crate) mod text;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 pub use count::Counter;
 pub use histogram::{Bucket, Histogram};
-pub use text::PrometheusText;
 
 use crate::error::{Applied, Error, ErrorKind};
 use histogram::Recorder;
@@ -27,8 +26,8 @@ const COUNTS: usize = Counter::ALL.len();
 /// while work continues, so two of them may not match exactly. Counting cannot be disabled; it
 /// costs a few relaxed additions per message.
 ///
-/// Names, help texts and buckets have the form that Prometheus expects: [`PrometheusText`] writes
-/// them.
+/// Names, help texts and buckets have the form that Prometheus expects:
+/// [`PrometheusText`](crate::metrics::PrometheusText) writes them.
 ///
 /// ```
 /// use dueq::metrics::{Counter, Metrics};

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use dueq_serve::{Error, Probes};
+use tokio_util::sync::CancellationToken;
 
 use crate::log::Style;
 use crate::output::Usage;
@@ -22,14 +23,17 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
 pub(super) async fn listen(
     common: &Common,
     address: Option<SocketAddr>,
+    stop: &CancellationToken,
 ) -> anyhow::Result<Option<Probes>> {
     let Some(address) = address else {
         return Ok(None);
     };
-    let probes = Probes::listen(address).await.map_err(|error| match error {
-        Error::Config(text) => anyhow::Error::from(Usage(text)),
-        error => error.into(),
-    })?;
+    let probes = Probes::listen(address, stop.clone())
+        .await
+        .map_err(|error| match error {
+            Error::Config(text) => anyhow::Error::from(Usage(text)),
+            error => error.into(),
+        })?;
     if tracing::enabled!(target: "dueq", tracing::Level::WARN) {
         let url = format!("http://{}/metrics", probes.address());
         output::note(&match common.log {

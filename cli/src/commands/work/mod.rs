@@ -271,7 +271,7 @@ impl Work {
             )),
         });
         // Before the connection to the server: a probe must find the process alive while that is away.
-        let probes = metrics::listen(common, self.metrics).await?;
+        let probes = metrics::listen(common, self.metrics, &stop).await?;
         let client = tokio::select! {
             client = common.client_when_up() => client?,
             () = signals.recv() => return Ok(()),
@@ -311,9 +311,7 @@ impl Work {
             .retry(retry)
             .grace(self.grace.saturating_add(ENDING))
             .spawn()?;
-        if let Some(probes) = &probes {
-            probes.observe(&client, &worker);
-        }
+        let _probes = probes.inspect(|probes| probes.observe(&client, &worker));
         let ending = async {
             let reload = async || service::reload(common, || handler.reload()).await;
             tokio::select! {
@@ -322,24 +320,17 @@ impl Work {
             }
             service::stopping();
             stop.cancel();
-            if let Some(probes) = &probes {
-                probes.stopping();
-            }
             tokio::select! {
+                biased; // the first poll of the shutdown stops the worker, even if a signal waits
+                _ = worker.shutdown() => {}
                 () = signals.recv() => {}
                 () = tokio::time::sleep(self.grace) => {}
             }
             over.cancel();
             std::future::pending::<()>().await;
         };
-        let working = async {
-            tokio::select! {
-                result = worker.wait() => result,
-                () = stop.cancelled() => worker.shutdown().await,
-            }
-        };
         let result = tokio::select! {
-            result = working => result,
+            result = worker.wait() => result,
             () = ending => Ok(()),
         };
         if let WorkHandler::Exec(exec) = &*handler {
