@@ -1,6 +1,7 @@
 //! A batcher: callers hand items to it, and it bounds how many of them wait.
 
 use std::marker::PhantomData;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -144,10 +145,12 @@ impl<V: BatchVerb> Batcher<V> {
         let waiting = Arc::<WaitingItems>::default();
         let spec = Arc::clone(&self.spec);
         let supervisor = self.spec.supervisor.as_ref();
-        let gathering = gather::run::<V>(spec, receiver, Arc::clone(&waiting));
+        let gathering = Box::pin(gather::run::<V>(spec, receiver, Arc::clone(&waiting)));
         match supervisor {
-            Some(supervisor) => supervisor.spawn(Box::pin(gathering)),
-            None => drop(tokio::spawn(gathering)),
+            Some(supervisor) => supervisor.spawn(gathering),
+            None => drop(tokio::spawn(
+                gathering as Pin<Box<dyn Future<Output = ()> + Send>>,
+            )),
         }
         GatherTask {
             sender,

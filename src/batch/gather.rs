@@ -134,7 +134,7 @@ pub(crate) async fn run<V: BatchVerb>(
         let spec = Arc::clone(&spec);
         in_flight
             .0
-            .spawn(async move { supervise(&spec, call.finish(turn)).await });
+            .spawn(supervise(spec, Box::pin(call.finish(turn))));
     }
     while in_flight.0.join_next().await.is_some() {}
 }

@@ -1,7 +1,8 @@
 //! Supervision of a batcher's tasks: if one panics, each of its items still gets a result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
+use std::sync::Arc;
 
 use crate::batch::call::CallSpec;
 use crate::error::panic_text;
@@ -22,9 +23,12 @@ pub(crate) trait Supervisor: Send + Sync {
     fn panicked(&self, text: &str);
 }
 
-/// Awaits one call, and reports its panic to the supervisor.
-pub(crate) async fn supervise(spec: &CallSpec, work: impl Future<Output = ()>) {
-    let mut work = pin!(work);
+/// Awaits one call, and reports its panic to the supervisor. The call is boxed, so that the code of
+/// its task is compiled once for all verbs.
+pub(crate) async fn supervise(
+    spec: Arc<CallSpec>,
+    mut work: Pin<Box<dyn Future<Output = ()> + Send>>,
+) {
     let result = std::future::poll_fn(|context| {
         // Unwind safe: the unwinding drops all that the call holds, and each dropped item gets an
         // error.
@@ -42,7 +46,7 @@ pub(crate) async fn supervise(spec: &CallSpec, work: impl Future<Output = ()>) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
     use std::time::Duration;
 
     use super::*;

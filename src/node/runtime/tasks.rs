@@ -91,17 +91,17 @@ impl Tasks {
         task: Task,
         work: impl Future<Output = ()> + Send + 'static,
     ) -> JoinHandle<()> {
-        self.spawn_on(&self.runtime, task, work)
+        self.spawn_on(&self.runtime, task, Box::pin(work))
     }
 
+    /// Takes a boxed future of any type, so that the code of tokio's task is compiled once, and no
+    /// layer below moves the future over the stack.
     fn spawn_on(
         &self,
         runtime: &Handle,
         task: Task,
-        work: impl Future<Output = ()> + Send + 'static,
+        work: Pin<Box<dyn Future<Output = ()> + Send>>,
     ) -> JoinHandle<()> {
-        // Boxed at once, because each layer below would otherwise move the future over the stack.
-        let work = Box::pin(work);
         let panics = Arc::clone(&self.panics);
         runtime.spawn(async move {
             #[cfg(any(test, feature = "harness"))]
