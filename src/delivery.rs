@@ -3,6 +3,7 @@
 mod accessors;
 mod calls;
 mod handle;
+mod observers;
 mod settle;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use tokio::sync::Notify;
 
 pub(crate) use calls::LeaseCalls;
 pub use handle::DeliveryHandle;
+use observers::Observers;
 
 use crate::batch::OfClaim;
 use crate::partition::Partition;
@@ -60,6 +62,7 @@ struct Inner {
     settling: AtomicUsize,
     lost: AtomicBool,
     loss: Notify,
+    observers: Observers,
 }
 
 impl Delivery {
@@ -84,6 +87,7 @@ impl Delivery {
             settling: AtomicUsize::new(0),
             lost: AtomicBool::new(false),
             loss: Notify::new(),
+            observers: Observers::default(),
         }))
     }
 
