@@ -147,6 +147,39 @@ impl Delivery {
         }
     }
 
+    /// Calls `observer` with the outcome when the worker has settled this delivery, or has given it
+    /// up. The outcome is that of the span `dueq.handle`, such as `acked`, `retried` or `lost`;
+    /// docs/telemetry.md lists all.
+    ///
+    /// For traces and counts of single settlements; a handler needs the outcome of its own calls
+    /// only. The observer runs in the task of the handler, so it must neither block nor panic. It
+    /// is dropped without a call if the runtime ends first, or if no worker has the delivery.
+    /// A delivery without observers pays for one uncontended lock.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// use dueq::Delivery;
+    /// use std::time::Instant;
+    ///
+    /// async fn rate(delivery: Delivery) {
+    ///     let (id, handled) = (delivery.id().into_owned(), Instant::now());
+    ///     delivery.on_settled(move |outcome| println!("{id}: {outcome} after {:?}", handled.elapsed()));
+    /// }
+    ///
+    /// let orders = client.queue("orders")?;
+    /// let worker = client.worker().queue(&orders, rate).spawn()?;
+    /// # worker.shutdown().await?;
+    /// # });
+    /// ```
+    pub fn on_settled(&self, observer: impl FnOnce(&'static str) + Send + 'static) {
+        self.0.observers.add(Box::new(observer));
+    }
+
+    /// Tells the observers how the worker settled the delivery.
+    pub(crate) fn report(&self, outcome: &'static str) {
+        self.0.observers.report(outcome);
+    }
+
     /// A delivery for tests that belongs to no server.
     #[cfg(test)]
     pub(crate) fn unconnected(number: u8) -> Self {

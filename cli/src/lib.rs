@@ -17,6 +17,7 @@ mod server;
 mod shown;
 mod signals;
 mod source;
+mod traces;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -222,7 +223,9 @@ fn refuse(refusal: &clap::Error) -> ExitCode {
 async fn run(command: Command, common: &Common) -> anyhow::Result<Outcome> {
     match command {
         Command::Push(push) => push.run(common).await,
-        Command::Work(work) => work.run(common).await.map(|()| Outcome::Done),
+        Command::Work(work) => traces::during(work.run(common))
+            .await
+            .map(|()| Outcome::Done),
         Command::Cancel(cancel) => cancel.run(common).await,
         Command::Reschedule(reschedule) => reschedule.run(common).await,
         Command::Schedule(schedule) => schedule.run(common).await,
@@ -247,7 +250,9 @@ async fn run(command: Command, common: &Common) -> anyhow::Result<Outcome> {
         Command::Keys(keys) => keys.run(common),
         Command::Import(import) => import.run(common).await.map(|()| Outcome::Done),
         Command::Bench(bench) => bench.run(common).await,
-        Command::Serve(serve) => serve.run(common).await.map(|()| Outcome::Done),
+        Command::Serve(serve) => traces::during(serve.run(common))
+            .await
+            .map(|()| Outcome::Done),
         Command::Dev(dev) => dev.run(common).await.map(|()| Outcome::Done),
         Command::Completions(completions) => completions.run(),
     }
