@@ -2,7 +2,7 @@
 
 mod collector;
 mod losses;
-mod outbox;
+mod span_queue;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use collector::Collector;
 use losses::Losses;
-use outbox::{Outbox, Pace};
+use span_queue::{Pace, SpanQueue};
 
 /// How long the end of the program waits for the last spans.
 const END_LIMIT: Duration = Duration::from_secs(2);
@@ -40,7 +40,7 @@ pub(crate) async fn during<T>(command: impl Future<Output = T>) -> T {
     if !is_wanted() {
         return command.await;
     }
-    let export = Export::start();
+    let export = TraceExport::start();
     if let Err(error) = &export {
         tracing::warn!(name: "dueq.traces_off", target: "dueq", %error, "no traces are exported");
     }
@@ -60,13 +60,13 @@ fn is_wanted() -> bool {
 }
 
 /// The running export.
-struct Export {
+struct TraceExport {
     task: JoinHandle<()>,
     stop: CancellationToken,
     losses: Arc<Losses>,
 }
 
-impl Export {
+impl TraceExport {
     fn start() -> Result<Self, ExporterBuildError> {
         let losses = Arc::new(Losses::default());
         let limit_ms = number(OTEL_EXPORTER_OTLP_TRACES_TIMEOUT)
@@ -81,9 +81,9 @@ impl Export {
         exporter.set_resource(&resource);
         let stop = CancellationToken::new();
         let pace = Pace::read(limit);
-        let (outbox, exporting) = Outbox::new(exporter, &pace, stop.clone(), Arc::clone(&losses));
+        let (queue, exporting) = SpanQueue::new(exporter, &pace, stop.clone(), Arc::clone(&losses));
         let provider = SdkTracerProvider::builder()
-            .with_span_processor(outbox)
+            .with_span_processor(queue)
             .with_resource(resource)
             .build();
         opentelemetry::global::set_tracer_provider(provider);

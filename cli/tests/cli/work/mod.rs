@@ -1,6 +1,7 @@
 //! `dueq work` and `dueq dev` as an operator uses them, on private servers.
 
 mod batch;
+mod collector;
 mod dev;
 mod exec;
 mod hostile;
@@ -11,3 +12,4 @@ mod queues;
 mod signals;
 mod support;
 mod throttle;
+mod traces;

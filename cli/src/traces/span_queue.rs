@@ -44,13 +44,13 @@ impl Pace {
 /// The batch processor of the SDK is not used: it does not say how many spans it drops, it runs the
 /// exporter outside of the runtime that the HTTP client needs, and its end is not awaited in time.
 #[derive(Debug)]
-pub(super) struct Outbox {
+pub(super) struct SpanQueue {
     spans: mpsc::Sender<SpanData>,
     losses: Arc<Losses>,
 }
 
-impl Outbox {
-    /// The outbox, and the task that exports its spans until `stop`.
+impl SpanQueue {
+    /// The queue, and the task that exports its spans until `stop`.
     pub(super) fn new(
         exporter: SpanExporter,
         pace: &Pace,
@@ -71,7 +71,7 @@ impl Outbox {
     }
 }
 
-impl SpanProcessor for Outbox {
+impl SpanProcessor for SpanQueue {
     fn on_start(&self, _: &mut Span, _: &Context) {}
 
     fn on_end(&self, span: SpanData) {
