@@ -86,7 +86,7 @@ async fn traces_lead_from_an_http_push_to_each_attempt() -> Result<()> {
         assert_eq!((process.kind, &*process.parent), (SpanKind::Consumer, ""));
         assert_eq!(
             (&*process.service, &*process.context),
-            ("dueq", seen[attempt - 1][2..].as_ref())
+            ("dueq", &seen[attempt - 1][2..])
         );
         assert_eq!(process.links, [&*send.context]);
         assert_eq!(process.attribute("messaging.message.id"), "a");
@@ -204,12 +204,13 @@ async fn no_collector_delays_messages_or_the_end() -> Result<()> {
         };
         let url = collector.as_ref().map_or(&away, |collector| &collector.url);
         let log = folder.path().join(name);
-        let limit_ms = if name == "silent" { "600000" } else { "300" };
+        let limit_ms = if name == "silent" { "600000" } else { "5000" };
         let mut work = command(&server.url(), &["work", "orders", "--print"]);
         exporting(&mut work, url)
             .env("RUST_LOG", "warn")
             .env("OTEL_EXPORTER_OTLP_TIMEOUT", limit_ms)
             .stderr(File::create(&log)?);
+        let started = Instant::now();
         let mut worker = Dueq::run(&mut work)?;
         let warnings = || -> Result<Vec<String>> {
             let said = fs::read_to_string(&log)?;
@@ -236,8 +237,9 @@ async fn no_collector_delays_messages_or_the_end() -> Result<()> {
         );
         let warnings = warnings()?;
         let warning = warnings.first().context(name)?;
+        let minutes = usize::try_from(started.elapsed().as_secs() / 60)?;
         assert!(
-            warnings.len() == 1 && warning.contains(reason),
+            warnings.len() <= 1 + minutes && warning.contains(reason),
             "{name}: {warnings:?}"
         );
     }
