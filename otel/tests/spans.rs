@@ -54,7 +54,9 @@ fn text(context: &SpanContext) -> String {
 /// Tells the test the outcome of each delivery.
 fn watch(delivery: &Delivery, outcomes: &mpsc::UnboundedSender<&'static str>) {
     let outcomes = outcomes.clone();
-    delivery.on_settled(move |outcome| drop(outcomes.send(outcome)));
+    delivery.on_settled(move |outcome| {
+        let _ = outcomes.send(outcome);
+    });
 }
 
 #[tokio::test]
