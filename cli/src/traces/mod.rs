@@ -28,6 +28,12 @@ const END_LIMIT: Duration = Duration::from_secs(2);
 /// The longest export, without a variable that says otherwise.
 const EXPORT_LIMIT_MS: u64 = 10_000;
 
+/// The variables that name the collector.
+const ENDPOINTS: [&str; 2] = [
+    OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,
+    OTEL_EXPORTER_OTLP_ENDPOINT,
+];
+
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
 /// Whether this process exports traces.
@@ -42,7 +48,8 @@ pub(crate) async fn during<T>(command: impl Future<Output = T>) -> T {
     }
     let export = TraceExport::start();
     if let Err(error) = &export {
-        tracing::warn!(name: "dueq.traces_off", target: "dueq", %error, "no traces are exported");
+        let error = without_endpoints(error.to_string());
+        tracing::warn!(name: "dueq.traces_off", target: "dueq", error, "no traces are exported");
     }
     let result = command.await;
     if let Ok(export) = export {
@@ -51,9 +58,14 @@ pub(crate) async fn during<T>(command: impl Future<Output = T>) -> T {
     result
 }
 
+/// Takes the URLs of collectors out of a text: they may contain passwords.
+fn without_endpoints(text: String) -> String {
+    let endpoints = ENDPOINTS.into_iter().filter_map(variable);
+    endpoints.fold(text, |text, endpoint| text.replace(&endpoint, "..."))
+}
+
 fn is_wanted() -> bool {
-    let is_named = variable(OTEL_EXPORTER_OTLP_TRACES_ENDPOINT).is_some()
-        || variable(OTEL_EXPORTER_OTLP_ENDPOINT).is_some();
+    let is_named = ENDPOINTS.into_iter().any(|name| variable(name).is_some());
     let is_disabled =
         variable("OTEL_SDK_DISABLED").is_some_and(|on| on.eq_ignore_ascii_case("true"));
     is_named && !is_disabled && variable("OTEL_TRACES_EXPORTER").is_none_or(|name| name == "otlp")

@@ -184,6 +184,27 @@ async fn push_without_export_keeps_the_context_of_the_caller() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn wrong_endpoint_is_named_without_its_password() -> Result<()> {
+    let (server, orders) = queue("orders").await?;
+    let folder = Folder::new("endpoint")?;
+    let log = folder.path().join("log");
+    let mut work = command(&server.url(), &["work", "orders", "--print"]);
+    exporting(&mut work, "http://user:secret@a b/")
+        .env("RUST_LOG", "warn")
+        .stderr(File::create(&log)?);
+    let _worker = Dueq::run(&mut work)?;
+    orders.push_message(Message::new("x")).await?;
+    stats(&orders, "an ack", |stats| stats.acked == 1).await?;
+    let said = fs::read_to_string(&log)?;
+    assert!(
+        said.contains("no traces are exported") && said.contains("OTEL_EXPORTER_OTLP_ENDPOINT"),
+        "{said}"
+    );
+    assert!(!said.contains("secret"), "{said}");
+    Ok(())
+}
+
 /// Whatever the collector does: messages are handled, there is one warning, and the end comes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_collector_delays_messages_or_the_end() -> Result<()> {
