@@ -2,13 +2,13 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-type Observer = Box<dyn FnOnce(&'static str) + Send>;
+type OnOutcome = Box<dyn FnOnce(&'static str) + Send>;
 
 #[derive(Default)]
-pub(super) struct Observers(Mutex<Vec<Observer>>);
+pub(super) struct Observers(Mutex<Vec<OnOutcome>>);
 
 impl Observers {
-    pub(super) fn add(&self, observer: Observer) {
+    pub(super) fn add(&self, observer: OnOutcome) {
         self.lock().push(observer);
     }
 
@@ -20,7 +20,7 @@ impl Observers {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Observer>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<OnOutcome>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
