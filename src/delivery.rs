@@ -3,6 +3,7 @@
 mod accessors;
 mod calls;
 mod handle;
+mod observers;
 mod settle;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use tokio::sync::Notify;
 
 pub(crate) use calls::LeaseCalls;
 pub use handle::DeliveryHandle;
+use observers::Observers;
 
 use crate::batch::OfClaim;
 use crate::partition::Partition;
@@ -60,6 +62,7 @@ struct Inner {
     settling: AtomicUsize,
     lost: AtomicBool,
     loss: Notify,
+    observers: Observers,
 }
 
 impl Delivery {
@@ -84,6 +87,7 @@ impl Delivery {
             settling: AtomicUsize::new(0),
             lost: AtomicBool::new(false),
             loss: Notify::new(),
+            observers: Observers::default(),
         }))
     }
 
@@ -141,6 +145,39 @@ impl Delivery {
         if !self.is_lost() {
             loss.await;
         }
+    }
+
+    /// Calls `observer` with the outcome when the worker has settled this delivery, or has given it
+    /// up. The outcome is that of the span `dueq.handle`, such as `acked`, `retried` or `lost`;
+    /// docs/telemetry.md lists all.
+    ///
+    /// For traces and counts of single settlements; a handler needs the outcome of its own calls
+    /// only. The observer runs in the task of the handler, so it must neither block nor panic. It
+    /// is dropped without a call if the runtime ends first, or if no worker has the delivery.
+    /// A delivery without observers pays for one uncontended lock.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// use dueq::Delivery;
+    /// use std::time::Instant;
+    ///
+    /// async fn rate(delivery: Delivery) {
+    ///     let (id, handled) = (delivery.id().into_owned(), Instant::now());
+    ///     delivery.on_settled(move |outcome| println!("{id}: {outcome} after {:?}", handled.elapsed()));
+    /// }
+    ///
+    /// let orders = client.queue("orders")?;
+    /// let worker = client.worker().queue(&orders, rate).spawn()?;
+    /// # worker.shutdown().await?;
+    /// # });
+    /// ```
+    pub fn on_settled(&self, observer: impl FnOnce(&'static str) + Send + 'static) {
+        self.0.observers.add(Box::new(observer));
+    }
+
+    /// Tells the observers how the worker settled the delivery.
+    pub(crate) fn report(&self, outcome: &'static str) {
+        self.0.observers.report(outcome);
     }
 
     /// A delivery for tests that belongs to no server.

@@ -18,6 +18,7 @@ mod service;
 mod shown;
 mod signals;
 mod source;
+mod traces;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -228,7 +229,9 @@ fn refuse(refusal: &clap::Error) -> ExitCode {
 async fn run(command: Command, common: &Common) -> anyhow::Result<Outcome> {
     match command {
         Command::Push(push) => push.run(common).await,
-        Command::Work(work) => work.run(common).await.map(|()| Outcome::Done),
+        Command::Work(work) => traces::during(work.run(common))
+            .await
+            .map(|()| Outcome::Done),
         Command::Cancel(cancel) => cancel.run(common).await,
         Command::Reschedule(reschedule) => reschedule.run(common).await,
         Command::Schedule(schedule) => schedule.run(common).await,
@@ -253,7 +256,9 @@ async fn run(command: Command, common: &Common) -> anyhow::Result<Outcome> {
         Command::Keys(keys) => keys.run(common),
         Command::Import(import) => import.run(common).await.map(|()| Outcome::Done),
         Command::Bench(bench) => bench.run(common).await,
-        Command::Serve(serve) => serve.run(common).await.map(|()| Outcome::Done),
+        Command::Serve(serve) => traces::during(serve.run(common))
+            .await
+            .map(|()| Outcome::Done),
         Command::Healthcheck(check) => check.run(common).await.map(|()| Outcome::Done),
         Command::Dev(dev) => dev.run(common).await.map(|()| Outcome::Done),
         Command::Completions(completions) => completions.run(),

@@ -6,7 +6,7 @@ use crate::files;
 use crate::scripts::scripts;
 
 /// Folders with Rust sources.
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 13] = [
     "src",
     "bench/src",
     "bench/driver",
@@ -15,6 +15,7 @@ const SOURCES: [&str; 12] = [
     "fuzz/src",
     "fuzz/fuzz_targets",
     "input",
+    "otel",
     "serve",
     "testkit",
     "tests",

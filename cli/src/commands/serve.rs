@@ -39,6 +39,11 @@ and another line has its outcome. If the first line cannot be written, the actio
 Limits: a request head has 16 KiB and 10 s, a body may pause for 10 s, and all bodies and deliveries
 in memory together have 256 MiB.
 
+Traces: with OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, each push is a span
+`send QUEUE`, a child of the request's traceparent, exported by OTLP (HTTP, protobuf).
+OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG apply as usual. Spans that the
+collector does not take are lost, with a warning a minute; the end waits for it for at most 2 s.
+
 Stop: Ctrl-C, SIGTERM, SIGQUIT or a closed terminal. /readyz answers 503 from then on, and running
 requests have 30 s. A second signal ends them.
 Reload: SIGHUP reopens the audit log, reads tokens and certificates, and tests those for Redis by a

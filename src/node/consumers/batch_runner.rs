@@ -11,7 +11,8 @@ use crate::delivery::Delivery;
 use crate::model::settlement::Settlement;
 use crate::node::consumers::guard::HandlerGuard;
 use crate::node::consumers::handling::{HandleMany, HandlerContext, Handling};
-use crate::node::consumers::runner::{attempt, closes_queue, end};
+use crate::node::consumers::runner::{attempt, closes_queue};
+use crate::node::consumers::settling::end;
 use crate::node::consumers::slots::HandlerPermits;
 use crate::telemetry::events;
 

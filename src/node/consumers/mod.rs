@@ -8,4 +8,5 @@ pub(crate) mod handling;
 pub(in crate::node) mod lease;
 pub(crate) mod pulls;
 pub(crate) mod runner;
+pub(in crate::node) mod settling;
 pub(in crate::node) mod slots;

@@ -23,7 +23,7 @@ use crate::model::lease_token::LeaseToken;
 use crate::model::settlement::Settlement;
 use crate::node::PartitionId;
 use crate::node::consumers::handling::HandlerContext;
-use crate::node::consumers::runner::end;
+use crate::node::consumers::settling::end;
 
 /// The messages that answer a pull. If it is dropped before [`take`](Self::take), it releases them
 /// without a failure.

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::commands::work::batch;
 use crate::commands::work::follow_ups::{FollowUps, followed};
-use crate::commands::work::handler::settlement;
+use crate::commands::work::handler::{settlement, trace_parent};
 use crate::group::{self, Guard};
 
 /// The number of bytes kept from the end of a command's stderr.
@@ -73,9 +73,7 @@ impl Exec {
         let follow_ups = FollowUps::create().ok();
         let file = follow_ups.as_ref().map(FollowUps::path);
         let mut command = self.command(delivery.queue(), file);
-        if let Some(trace_parent) = delivery.trace_parent() {
-            command.env("TRACEPARENT", trace_parent);
-        }
+        command.envs(trace_parent(Some(delivery)).map(|context| ("TRACEPARENT", context)));
         if let Some(tick) = delivery.tick() {
             command
                 .env("DUEQ_SCHEDULE", tick.schedule)
@@ -102,6 +100,7 @@ impl Exec {
     pub(super) async fn handle_batch(&self, deliveries: &[Delivery]) -> Vec<Settlement> {
         let mut command = self.command(queue_of(deliveries), None);
         command
+            .envs(trace_parent(None).map(|context| ("TRACEPARENT", context)))
             .env("DUEQ_BATCH", deliveries.len().to_string())
             .stdout(Stdio::piped());
         let input = batch::lines(deliveries);

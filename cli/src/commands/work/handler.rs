@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dueq::{Batch, Client, Delivery, Settlement, Worker, in_batches};
+use dueq_opentelemetry::process;
 
 use crate::commands::work::plan::Served;
 use crate::commands::work::{exec, http, print};
-use crate::log;
+use crate::{log, traces};
 
 /// The handler of the command line.
 pub(super) enum WorkHandler {
@@ -79,14 +80,20 @@ impl WorkHandler {
         if deliveries.is_empty() {
             return Vec::new();
         }
-        let settlements = match self {
-            Self::Exec(exec) => exec.handle_batch(deliveries).await,
-            Self::Http(http) => http.handle_batch(deliveries).await,
-            // --batch conflicts with --print.
-            Self::Print(print) => {
-                let print = |delivery| print.handle(delivery);
-                deliveries.iter().map(print).collect()
+        let handled = async {
+            match self {
+                Self::Exec(exec) => exec.handle_batch(deliveries).await,
+                Self::Http(http) => http.handle_batch(deliveries).await,
+                // --batch conflicts with --print.
+                Self::Print(print) => {
+                    let print = |delivery| print.handle(delivery);
+                    deliveries.iter().map(print).collect()
+                }
             }
+        };
+        let settlements = match traces::is_on() {
+            true => process(deliveries, handled).await,
+            false => handled.await,
         };
         for (delivery, settlement) in deliveries.iter().zip(&settlements) {
             log_failure(delivery, settlement);
@@ -129,6 +136,13 @@ pub(super) fn serving(
             worker.pattern_with(&client.pattern(name)?, share, together)
         }
     })
+}
+
+/// The trace context that a receiver continues: that of this attempt, or else of the push of the
+/// only message.
+pub(super) fn trace_parent(single: Option<&Delivery>) -> Option<String> {
+    let of_push = || single.and_then(Delivery::trace_parent).map(str::to_owned);
+    dueq_opentelemetry::trace_parent().or_else(of_push)
 }
 
 fn is_throttle(settlement: &Settlement) -> bool {

@@ -14,6 +14,7 @@ use crate::commands::work::address::{self, PublicOnly};
 use crate::commands::work::batch;
 use crate::commands::work::breaks::Breaks;
 use crate::commands::work::exec::{all_lost, queue_of};
+use crate::commands::work::handler::trace_parent;
 use crate::commands::work::sender::Sender;
 use crate::commands::work::signature::Secrets;
 use crate::log;
@@ -128,7 +129,7 @@ impl Http {
             .header("dueq-queue", header_id(queue.as_bytes()))
             .header(CONTENT_TYPE, content_type(&payload))
             .body(payload);
-        if let Some(trace_parent) = single.and_then(Delivery::trace_parent) {
+        if let Some(trace_parent) = trace_parent(single) {
             request = request.header("traceparent", trace_parent);
         }
         if let Some(tick) = single.and_then(Delivery::tick) {

@@ -22,6 +22,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::Args;
 use dueq::{Client, QueueLimits, Retry};
+use dueq_opentelemetry::TraceLayer;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +32,7 @@ use crate::commands::work::values::{at_least_one, limit, not_blank};
 use crate::log::Style;
 use crate::output::Usage;
 use crate::signals::EndSignals;
-use crate::{Common, existing, group, output, service, time};
+use crate::{Common, existing, group, output, service, time, traces};
 
 /// After the grace period, how long handlers may take to end before the library drops them.
 const ENDING: Duration = group::PATIENCE.saturating_add(Duration::from_secs(5));
@@ -64,8 +65,8 @@ message that waits longer than MAX_WAIT.
 
 --exec runs the command by sh -c for each message.
   Input: the payload is the standard input. The environment has DUEQ_ID, DUEQ_ATTEMPT (1 is the
-    first), DUEQ_DUE_MS (Unix milliseconds), DUEQ_QUEUE, and TRACEPARENT if the push had one. The
-    tick of a schedule also has DUEQ_SCHEDULE and DUEQ_NOMINAL_MS, the time for which the work is.
+    first), DUEQ_DUE_MS (Unix milliseconds), DUEQ_QUEUE, and TRACEPARENT if the push had one
+    or traces are exported (see below). The tick of a schedule also has DUEQ_SCHEDULE and DUEQ_NOMINAL_MS, the time for which the work is.
   Result: exit code 0 means done; 65 means hopeless, so the message is dead; any other code, or a
     signal, means retry. The message keeps the end of what the command wrote to stderr as its error.
   Follow-ups: with exit code 0, the lines that the command wrote to its file descriptor 3 are pushed
@@ -79,8 +80,8 @@ message that waits longer than MAX_WAIT.
 --http posts the payload to a URL, signed after https://www.standardwebhooks.com.
   Headers: webhook-id is the message's id, in which % and . and everything but visible ASCII is
     percent-encoded; webhook-timestamp is the time of this attempt; webhook-signature is an
-    HMAC-SHA256; dueq-queue is the queue; traceparent is the push's. The tick of a schedule also has
-    dueq-schedule and dueq-nominal-ms.
+    HMAC-SHA256; dueq-queue is the queue; traceparent is the push's, or that of this attempt if
+    traces are exported. The tick of a schedule also has dueq-schedule and dueq-nominal-ms.
   Secret: whsec_ and base64, from --secret-file or DUEQ_WEBHOOK_SECRET. Several secrets, one a line,
     all sign, so that you can change them.
   Result: 2xx means done; 400, 410, 413, 415 and 422 mean hopeless, so the message is dead;
@@ -121,6 +122,12 @@ also at the start, the worker keeps trying.
   /metrics: what this worker did, for Prometheus. /healthz: 200 while the process runs, also while the
     server is away. /readyz: 200 while the server answers for each queue, 503 otherwise and once the
     worker stops.
+
+Traces: with OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, each attempt is a span
+`process QUEUE` with a link to the push, and each settlement a span `settle QUEUE`, exported by OTLP
+(HTTP, protobuf). OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG apply as usual.
+Commands and receivers get the context of the attempt. Nothing waits for the collector: spans that
+it does not take are lost, with a warning a minute, and the end waits for it for at most 2 s.
 
 Stop: Ctrl-C, SIGTERM, SIGQUIT or a closed terminal. The worker claims no more, lets its handlers
 finish within the grace, and gives the rest back without counting an attempt. A second signal ends
@@ -278,6 +285,10 @@ impl Work {
         };
         let batch = self.batch.map(|max| (max, self.linger));
         let mut worker = client.worker();
+        // A handler of batches takes no layer: it makes its spans itself.
+        if traces::is_on() && batch.is_none() {
+            worker = worker.layer(TraceLayer::new());
+        }
         for served in &plan.served {
             worker = serving(worker, &client, served, batch, &handler)?;
         }

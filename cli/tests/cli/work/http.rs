@@ -1,7 +1,7 @@
 //! `--http`: the signed request, and the settlement by the response.
 
 use std::collections::BTreeMap;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use base64::Engine;
@@ -95,11 +95,18 @@ pub(crate) fn post(server: &str, url: &str, more: &[&str]) -> Result<Dueq> {
 
 /// Starts a worker that posts the messages of a queue or of a pattern.
 fn post_of(name: &str, server: &str, url: &str, more: &[&str]) -> Result<Dueq> {
+    Dueq::run(&mut post_command(name, server, url, more))
+}
+
+/// The command that posts the messages of a queue or of a pattern.
+pub(crate) fn post_command(name: &str, server: &str, url: &str, more: &[&str]) -> Command {
     let args = [&["work", name, "--http", url, "--allow-private"], more].concat();
-    Dueq::run(command(server, &args).env(
+    let mut command = command(server, &args);
+    command.env(
         "DUEQ_WEBHOOK_SECRET",
         format!("whsec_{}", STANDARD.encode(SECRET)),
-    ))
+    );
+    command
 }
 
 #[tokio::test]

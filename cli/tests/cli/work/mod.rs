@@ -1,6 +1,7 @@
 //! `dueq work` and `dueq dev` as an operator uses them, on private servers.
 
 mod batch;
+mod collector;
 mod dev;
 mod exec;
 mod hostile;
@@ -13,3 +14,4 @@ pub(crate) mod service;
 mod signals;
 mod support;
 mod throttle;
+mod traces;

@@ -27,7 +27,7 @@ pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) code: Code,
-    detail: String,
+    pub(crate) detail: String,
     pub(crate) applied: Applied,
     is_retryable: bool,
     retry_after_s: Option<u64>,

@@ -12,6 +12,7 @@ mod post;
 mod push;
 mod reader;
 mod schema;
+mod sending;
 mod stream;
 mod tally;
 

@@ -22,6 +22,7 @@ use crate::routes::messages::key::{Fingerprint, Key, push_many};
 use crate::routes::messages::push::{Only, push_one};
 use crate::routes::messages::reader::{MAX_BYTES, Reader, unread};
 use crate::routes::messages::schema::NewMessages;
+use crate::routes::messages::sending::SendSpan;
 use crate::routes::messages::stream::push_lines;
 use crate::routes::messages::tally::{Reason, Sent, Summary, Tally};
 use crate::wire::messages::PushedMessage;
@@ -71,6 +72,7 @@ enum Outcome {
     path = "/v1/queues/{queue}/messages",
     tag = "messages",
     params(
+        ("traceparent" = Option<String>, Header, description = "The W3C trace context of the caller. Messages carry it, or that of the server's span, unless they have one of their own. A malformed one is ignored"),
         ("Idempotency-Key" = Option<String>, Header, description = "Gives messages without an id one that is the same for the same key", min_length = 1, max_length = 200, pattern = "^[!-~]+$"),
     ),
     request_body(content((NewMessages = "application/json"), (String = "application/x-ndjson"))),
@@ -92,11 +94,25 @@ pub(super) async fn push_messages(
 ) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let key = Key::read(&parts.headers, &caller)?;
-    match media_type(&parts.headers).as_deref() {
-        Some("application/json") => json(&app, &name, key, &parts.headers, body, uri.path()).await,
+    let span = SendSpan::start(&name, &parts.headers);
+    let reader = Reader::new().traced(span.trace_parent());
+    span.end(post(&app, &name, key, &parts.headers, body, uri.path(), reader).await)
+}
+
+async fn post(
+    app: &App,
+    name: &QueueName,
+    key: Option<Key>,
+    headers: &HeaderMap,
+    body: Body,
+    address: &str,
+    reader: Reader,
+) -> Result<Response, Problem> {
+    match media_type(headers).as_deref() {
+        Some("application/json") => json(app, name, key, headers, body, address, reader).await,
         Some("application/x-ndjson" | "application/ndjson") => {
             let queue = app.client.queue(name.as_str())?;
-            let summary = push_lines(&app, queue, key, body).await?;
+            let summary = push_lines(app, queue, key, body, reader).await?;
             let results = None;
             Ok(Json(Pushes { summary, results }).into_response())
         }
@@ -130,9 +146,9 @@ async fn json(
     headers: &HeaderMap,
     body: Body,
     address: &str,
+    reader: Reader,
 ) -> Result<Response, Problem> {
     let body = whole(&app.edge.bodies, headers, body, MAX_BYTES).await?;
-    let reader = Reader::new();
     // serde would read the items of a list as the fields of `Probe`.
     let is_list = body.bytes.trim_ascii_start().starts_with(b"[");
     let probe = serde_json::from_slice::<Probe>(&body.bytes);

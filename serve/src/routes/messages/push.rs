@@ -16,6 +16,7 @@ use crate::routes::declared::Tags;
 use crate::routes::messages::key::Fingerprint;
 use crate::routes::messages::reader::{MAX_BYTES, Reader, unread};
 use crate::routes::messages::schema::NewMessage;
+use crate::routes::messages::sending::SendSpan;
 use crate::wire::messages::PushedMessage;
 use crate::work::{App, Shared};
 
@@ -42,6 +43,7 @@ impl FromRequest<Shared> for MessageBody {
     path = "/v1/queues/{queue}/messages/{id}",
     tag = "messages",
     params(
+        ("traceparent" = Option<String>, Header, description = "The W3C trace context of the caller. The message carries it, or that of the server's span, unless it has one of its own. A malformed one is ignored"),
         ("If-None-Match" = Option<String>, Header, description = "`*`: only if the queue has no message of this id", pattern = "^\\*$"),
     ),
     request_body = NewMessage,
@@ -62,8 +64,22 @@ pub(super) async fn push_message(
     headers: HeaderMap,
     MessageBody(body): MessageBody,
 ) -> Result<Response, Problem> {
-    let is_new = Tags::read(&headers, &IF_NONE_MATCH)? == Some(Tags::Any);
-    let read = Reader::new().read(&app.client, &body.bytes).await?;
+    let span = SendSpan::start(&name, &headers);
+    let reader = Reader::new().traced(span.trace_parent());
+    span.end(put(&app, &name, &id, uri.path(), &headers, &body, reader).await)
+}
+
+async fn put(
+    app: &App,
+    name: &QueueName,
+    id: &MessageId,
+    path: &str,
+    headers: &HeaderMap,
+    body: &Whole,
+    reader: Reader,
+) -> Result<Response, Problem> {
+    let is_new = Tags::read(headers, &IF_NONE_MATCH)? == Some(Tags::Any);
+    let read = reader.read(&app.client, &body.bytes).await?;
     let message = read.map_err(|error| unread(&body.bytes, &error))?;
     if let Some(own) = message.id_bytes()
         && own != id.as_bytes()
@@ -75,7 +91,7 @@ pub(super) async fn push_message(
         );
         return Err(Problem::new(Code::InvalidInput, detail));
     }
-    let above = uri.path().rsplit_once('/').map(|(above, _)| above);
+    let above = path.rsplit_once('/').map(|(above, _)| above);
     let message = message.id(id.as_bytes());
     if is_new && message.conflict() != OnConflict::Keep {
         let detail = "on_conflict and If-None-Match: * exclude each other; leave out one";
@@ -86,7 +102,7 @@ pub(super) async fn push_message(
         true => Only::New,
         false => Only::Any,
     };
-    push_one(&app, &name, message, above, only).await
+    push_one(app, name, message, above, only).await
 }
 
 /// The condition on an existing message with the id; if it is not met, the push is an error.

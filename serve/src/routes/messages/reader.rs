@@ -60,6 +60,12 @@ impl Reader {
         Self { defaults, clock }
     }
 
+    /// Gives messages without a trace context this one.
+    pub(super) fn traced(mut self, trace_parent: Option<String>) -> Self {
+        self.defaults.traceparent = trace_parent;
+        self
+    }
+
     /// Parses a message. The outer error means that Redis's clock could not be read.
     pub(in crate::routes) async fn read(
         &self,

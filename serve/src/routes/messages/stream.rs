@@ -55,12 +55,13 @@ pub(super) async fn push_lines(
     queue: Queue,
     key: Option<Key>,
     body: Body,
+    reader: Reader,
 ) -> Result<Summary, Problem> {
     let mut stream = Stream {
         app,
         queue,
         key,
-        reader: Reader::new(),
+        reader,
         sent: Vec::new(),
         messages: Vec::new(),
         bytes: 0,
