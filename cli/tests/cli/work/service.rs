@@ -102,7 +102,7 @@ async fn unreachable_server_delays_ready_and_not_the_stop() -> Result<()> {
 }
 
 #[tokio::test]
-async fn hang_up_reads_the_webhook_secret_and_keeps_the_old_one_in_need() -> Result<()> {
+async fn hang_up_reads_the_webhook_secret_and_keeps_the_old_if_wrong() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let systemd = Systemd::listen("secret")?;
     let mut receiver = Receiver::start(&["204 No Content"; 8]).await?;
