@@ -144,6 +144,14 @@ pub async fn id(port: u16) -> Result<String> {
     command(port, &["CLUSTER", "MYID"]).await
 }
 
+/// The configuration epoch of a node, in this server's view.
+async fn epoch(port: u16, id: &str) -> Result<u64> {
+    let nodes: String = command(port, &["CLUSTER", "NODES"]).await?;
+    let line = nodes.lines().find(|line| line.starts_with(id));
+    let epoch = line.and_then(|line| line.split(' ').nth(6));
+    Ok(epoch.context("an epoch")?.parse()?)
+}
+
 /// The slot of a key.
 pub async fn slot(port: u16, key: &str) -> Result<u16> {
     command(port, &["CLUSTER", "KEYSLOT", key]).await
@@ -232,13 +240,18 @@ impl SlotMove {
         Ok(keys.len())
     }
 
-    /// Moves the remaining keys, and then gives the slot to the other master.
+    /// Moves the remaining keys, and then gives the slot to the other master. Returns when the old
+    /// owner knows the epoch of the new one: a move back could take the same epoch before, and then
+    /// each of the two names the other as the owner for ever.
     pub async fn finish(&self) -> Result<()> {
         while self.keys(100).await? > 0 {}
         let (slot, to_id) = (self.slot.to_string(), id(self.to).await?);
         for master in [self.to, self.from] {
             command::<()>(master, &["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]).await?;
         }
+        let own = epoch(self.to, &to_id).await?;
+        let known = async || epoch(self.from, &to_id).await;
+        until("the new owner's epoch", known, |known| *known == own).await?;
         Ok(())
     }
 
