@@ -1,4 +1,4 @@
-//! Traces of [dueq](dueq) in OpenTelemetry, by the [semantic conventions for
+//! Traces of [dueq] in OpenTelemetry, by the [semantic conventions for
 //! messaging](https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/).
 //!
 //! | span | kind | made by | what it covers |

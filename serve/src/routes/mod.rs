@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     /// The SHA-256 of the document without its version.
-    const DOCUMENT: &str = "84953fa1ecc9719a35a34adf8b648a72f2bf42c4eaea02baafc06abb14cd855f";
+    const DOCUMENT: &str = "064321b2a3c17499b4aafeb7c266d7563f63165bbff2a4454c67d86bd6ed1883";
 
     #[test]
     fn openapi_document_has_the_expected_checksum() {
