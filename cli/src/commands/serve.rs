@@ -306,6 +306,23 @@ impl Options {
             None => None,
         };
         let file = |given: Option<PathBuf>, option| given.or_else(|| service::credential(option));
+        let tls = match (
+            file(self.tls_cert, "tls-cert"),
+            file(self.tls_key, "tls-key"),
+        ) {
+            (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+            (None, None) => None,
+            (Some(_), None) => {
+                return Err(
+                    "--tls-cert needs --tls-key FILE, the key of the certificate".to_owned(),
+                );
+            }
+            (None, Some(_)) => {
+                return Err(
+                    "--tls-key needs --tls-cert FILE, the certificate of the key".to_owned(),
+                );
+            }
+        };
         Ok(Config {
             access: file(self.tokens, "tokens").map_or(Access::Loopback, Access::Tokens),
             proxy,
@@ -314,9 +331,7 @@ impl Options {
             queues: self.queues,
             audit_log: self.audit_log,
             signing_key: file(self.signing_key, "signing-key"),
-            tls: file(self.tls_cert, "tls-cert")
-                .zip(file(self.tls_key, "tls-key"))
-                .map(|(certificate, key)| TlsFiles { certificate, key }),
+            tls,
             rate_limit: self.rate_limit,
             listen: self.listen,
             max_connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),

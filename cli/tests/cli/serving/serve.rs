@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result};
 use dueq_testkit::Server;
 
+use crate::work::service::Systemd;
 use crate::{DUEQ, Said, command, dueq, words};
 
 /// A running `dueq serve`, killed on drop.
@@ -82,6 +83,29 @@ impl Drop for Serve {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+#[test]
+fn serve_refuses_half_of_a_certificate_and_its_key() -> Result<()> {
+    let server = Server::start(&[])?;
+    let systemd = Systemd::listen("half-tls")?;
+    for (file, missing) in [
+        ("tls-cert", "--tls-key FILE"),
+        ("tls-key", "--tls-cert FILE"),
+    ] {
+        let credentials = systemd.path(file);
+        fs::create_dir(&credentials)?;
+        fs::write(credentials.join(format!("dueq.{file}")), "")?;
+        // Without the refusal, this address is refused for another reason.
+        let output = command(&server)
+            .args(["serve", "--listen", "0.0.0.0:0"])
+            .env("CREDENTIALS_DIRECTORY", &credentials)
+            .output()?;
+        let said = output.err();
+        assert_eq!(output.code(), Some(2), "{file}: {said}");
+        assert!(said.contains(missing), "{file}: {said}");
+    }
+    Ok(())
 }
 
 #[test]
