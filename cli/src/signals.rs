@@ -14,12 +14,12 @@ pub(crate) struct EndSignals {
     hang_up: Option<HangUp>,
 }
 
-/// SIGHUP of a service: the kernel sends it when the terminal is closed, a supervisor to make the
-/// program read its files again.
+/// SIGHUP: the kernel and the shell send it when the terminal is closed, a supervisor to make a
+/// service read its files again.
 struct HangUp {
     signal: Signal,
-    /// Whether a closed terminal ends the program: nohup asks that it does not.
-    ends_with_terminal: bool,
+    /// Whether the signal that came means a closed terminal.
+    is_end: fn() -> bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,10 @@ impl EndSignals {
         let mut signals = Self::without_hang_up()?;
         // nohup makes a program ignore SIGHUP. Catching it would undo that.
         if !is_ignored(SIGHUP) {
-            signals.ends.push(signal(SignalKind::hangup())?);
+            signals.hang_up = Some(HangUp {
+                signal: signal(SignalKind::hangup())?,
+                is_end: || true,
+            });
         }
         Ok(signals)
     }
@@ -41,11 +44,15 @@ impl EndSignals {
     /// For a service: SIGHUP asks to reload, unless it says that the terminal is closed.
     pub(crate) fn of_service() -> io::Result<Self> {
         let mut signals = Self::without_hang_up()?;
-        // Look before catching SIGHUP: tokio replaces "ignored" by its own handler.
+        // Look before catching SIGHUP: tokio replaces "ignored", by which nohup asks that a closed
+        // terminal does not end the program, by its own handler.
         let ends_with_terminal = !is_ignored(SIGHUP) && has_terminal();
         signals.hang_up = Some(HangUp {
             signal: signal(SignalKind::hangup())?,
-            ends_with_terminal,
+            is_end: match ends_with_terminal {
+                true => || !has_terminal(),
+                false => || false,
+            },
         });
         Ok(signals)
     }
@@ -85,10 +92,15 @@ impl EndSignals {
             // Poll each of them: a signal that is not polled does not wake this task.
             let ends = self.ends.iter_mut().map(&mut is_there);
             let is_end = ends.fold(false, |any, one| any | one);
-            let hang_up = self.hang_up.as_mut().and_then(|hang_up| {
-                let is_closed = || hang_up.ends_with_terminal && !has_terminal();
-                is_there(&mut hang_up.signal).then(is_closed)
-            });
+            let hang_up = self
+                .hang_up
+                .as_mut()
+                .and_then(|hang_up| is_there(&mut hang_up.signal).then(hang_up.is_end));
+            if hang_up == Some(true) {
+                // The kernel and the shell each report the same closed terminal. tokio's handler
+                // stays, so the next report does nothing.
+                self.hang_up = None;
+            }
             match (is_end, hang_up) {
                 (true, _) | (_, Some(true)) => Poll::Ready(Asked::End),
                 (false, Some(false)) => Poll::Ready(Asked::Reload),

@@ -6,9 +6,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use dueq::{Message, MessageState};
+use dueq_testkit::Server;
 use rustix::pty::OpenptFlags;
 
 use crate::work::http::{Receiver, post};
+use crate::work::service::Systemd;
 use crate::work::support::{Dueq, queue};
 
 #[tokio::test]
@@ -56,24 +58,55 @@ fn terminal() -> Result<(OwnedFd, File)> {
     Ok((master, terminal))
 }
 
+/// A worker with this terminal as its own.
+fn work_on(terminal: File, server: &Server, how: &[&str]) -> Command {
+    // `env` undoes nohup, under which these tests may run.
+    let mut command = Command::new("setsid");
+    command
+        .args(["--ctty", "env", "--default-signal=HUP"])
+        .arg(env!("CARGO_BIN_EXE_dueq"))
+        .args(["work", "orders"])
+        .args(how)
+        .env("REDIS_URL", server.url())
+        .env("RUST_LOG", "error")
+        .stdin(terminal);
+    command
+}
+
 #[tokio::test]
 async fn closed_terminal_ends_a_worker() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let (ours, terminal) = terminal()?;
-    // `env` undoes nohup, under which these tests may run.
-    let mut worker = Dueq::run(
-        Command::new("setsid")
-            .args(["--ctty", "env", "--default-signal=HUP"])
-            .arg(env!("CARGO_BIN_EXE_dueq"))
-            .args(["work", "orders", "--print"])
-            .env("REDIS_URL", server.url())
-            .env("RUST_LOG", "error")
-            .stdin(terminal),
-    )?;
+    let mut worker = Dueq::run(&mut work_on(terminal, &server, &["--print"]))?;
     orders.push_message(Message::new("one").id("one")).await?;
     assert!(worker.says()?.contains("one"));
     drop(ours);
     assert!(worker.wait()?.success());
+    Ok(())
+}
+
+/// A shell and the kernel both send SIGHUP when the terminal is closed.
+#[tokio::test]
+async fn further_hang_up_of_a_closed_terminal_does_not_end_the_grace() -> Result<()> {
+    let (server, orders) = queue("orders").await?;
+    let systemd = Systemd::listen("terminal")?;
+    let (ours, terminal) = terminal()?;
+    let go = systemd.path("go");
+    let script = "echo started; until test -e \"$GO\"; do sleep 0.05; done; sleep 0.5";
+    let mut worker = Dueq::run(
+        work_on(terminal, &server, &["--exec", script])
+            .env("GO", &go)
+            .env("NOTIFY_SOCKET", systemd.path("notify")),
+    )?;
+    orders.push_message(Message::new("x").id("x")).await?;
+    assert_eq!(worker.says()?, "started");
+    assert_eq!(systemd.heard()?, "READY=1");
+    drop(ours);
+    assert_eq!(systemd.heard()?, "STOPPING=1");
+    worker.signal("HUP")?;
+    std::fs::write(go, "")?;
+    assert!(worker.wait()?.success());
+    assert_eq!(orders.stats().await?.acked, 1, "the command had its grace");
     Ok(())
 }
 
