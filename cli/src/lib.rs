@@ -10,6 +10,7 @@ mod existing;
 mod failure;
 mod flags;
 mod group;
+mod http_client;
 mod log;
 mod ndjson;
 mod output;

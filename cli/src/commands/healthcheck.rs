@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use clap::Args;
-use reqwest::{Client, Url, redirect};
+use reqwest::Url;
 
-use crate::commands::work::http::install_provider;
 use crate::output::Usage;
-use crate::{Common, output};
+use crate::{Common, http_client, output};
 
 /// The longest wait for the answer.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -40,13 +39,15 @@ impl Healthcheck {
             .ok_or_else(|| {
                 Usage("healthcheck needs a URL, such as http://127.0.0.1:8377/readyz".to_owned())
             })?;
-        let shown = output::visible(url.as_str().as_bytes());
-        install_provider();
-        let client = Client::builder()
+        let shown = without_password(url.clone());
+        let client = http_client::builder(url.scheme() == "https")
             .no_proxy()
-            .redirect(redirect::Policy::none())
             .timeout(LIMIT)
-            .build()?;
+            .build()
+            .map_err(|error| {
+                let error = anyhow::Error::from(error);
+                anyhow!("cannot ask {shown}: {error:#}")
+            })?;
         let asked = async {
             let response = client.get(url).send().await?;
             Ok::<_, reqwest::Error>((response.status(), response.bytes().await?))
@@ -60,8 +61,16 @@ impl Healthcheck {
             bail!("{shown} answers {status}: {said}");
         }
         Ok(match common.json {
-            true => output::json_line(&serde_json::json!({ "url": self.url, "healthy": true })),
+            true => output::json_line(&serde_json::json!({ "url": shown, "healthy": true })),
             false => output::line(&format!("healthy: {shown}")),
         }?)
     }
+}
+
+/// The URL as a line may show it, without the user and the password.
+fn without_password(mut url: Url) -> String {
+    // An http:// or https:// URL has a host, and so neither call fails.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    output::visible(url.as_str().as_bytes())
 }

@@ -9,10 +9,10 @@ use opentelemetry_otlp::ExporterBuildError;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message;
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{Client, StatusCode, redirect};
+use reqwest::{Client, StatusCode};
 
-use crate::output;
 use crate::traces::losses::Losses;
+use crate::{http_client, output};
 
 /// How many bytes of an answer a warning quotes.
 const QUOTED: usize = 200;
@@ -26,13 +26,11 @@ pub(super) struct Collector {
 
 impl Collector {
     pub(super) fn new(limit: Duration, losses: Arc<Losses>) -> Result<Self, ExporterBuildError> {
-        // If a TLS provider is already installed, it stays.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder()
-            .user_agent(concat!("dueq/", env!("CARGO_PKG_VERSION")))
-            .redirect(redirect::Policy::none())
-            .timeout(limit)
-            .build()
+        let client = |is_https| http_client::builder(is_https).timeout(limit).build();
+        // Without CA certificates, a collector at http:// can still be reached. One at http:// may
+        // need them for a proxy.
+        let client = client(true)
+            .or_else(|_| client(false))
             .map_err(|error| ExporterBuildError::InternalFailure(error.to_string()))?;
         Ok(Self { client, losses })
     }

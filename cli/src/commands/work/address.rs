@@ -268,8 +268,7 @@ mod tests {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
         // The library then chooses a TLS provider, which the client needs.
         let _ = dueq::Client::connect("redis://127.0.0.1:1/").await;
-        crate::commands::work::http::install_provider();
-        let client = reqwest::Client::builder()
+        let client = crate::http_client::builder(false)
             .no_proxy()
             .dns_resolver(PublicOnly)
             .build()?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::bail;
 use dueq::{Delivery, Settlement};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
-use reqwest::{Client, Response, StatusCode, Url, redirect};
+use reqwest::{Response, StatusCode, Url};
 use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
@@ -17,8 +17,8 @@ use crate::commands::work::exec::{all_lost, queue_of};
 use crate::commands::work::handler::trace_parent;
 use crate::commands::work::sender::Sender;
 use crate::commands::work::signature::Secrets;
-use crate::log;
 use crate::output::{self, Usage};
+use crate::{http_client, log};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// The range to which a Retry-After is clamped. Its lower end prevents a busy loop.
@@ -47,13 +47,11 @@ impl Http {
         throttle_queue: bool,
         over: CancellationToken,
     ) -> anyhow::Result<Self> {
-        install_provider();
+        let is_https = url.scheme() == "https";
         // Ignore proxies of the environment: a proxy would connect to addresses that this program
         // has not checked.
         let client = || {
-            let client = Client::builder()
-                .user_agent(concat!("dueq/", env!("CARGO_PKG_VERSION")))
-                .redirect(redirect::Policy::none())
+            let client = http_client::builder(is_https)
                 .no_proxy()
                 .connect_timeout(CONNECT_LIMIT);
             match allow_private {
@@ -174,12 +172,6 @@ impl Http {
         }
         Some(Settlement::throttle(asked.length))
     }
-}
-
-/// Installs the TLS provider that reqwest needs. The library installs one for rediss:// only.
-pub(crate) fn install_provider() {
-    // If a provider is already installed, it stays.
-    let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
 /// Reads the URL of --http.

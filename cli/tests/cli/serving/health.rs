@@ -47,6 +47,47 @@ fn healthcheck_exits_with_0_for_200_and_else_with_the_reason() -> Result<()> {
 }
 
 #[test]
+fn healthcheck_needs_ca_certificates_for_https_only() -> Result<()> {
+    let server = Server::start(&[])?;
+    let serve = Serve::start(&server, &[])?;
+    let address = serve.address();
+    for (url, code, text) in [
+        (format!("http://{address}/healthz"), 0, "healthy"),
+        (format!("https://{address}/healthz"), 1, "CA certificate"),
+    ] {
+        let output = Command::new(DUEQ)
+            .args(["healthcheck", &url])
+            .env("SSL_CERT_FILE", "/absent")
+            .env("SSL_CERT_DIR", "/absent")
+            .output()?;
+        let said = output.out() + &output.err();
+        assert_eq!(output.code(), Some(code), "{url}: {said}");
+        assert!(said.contains(text), "{url}: {said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn healthcheck_prints_no_password_of_its_url() -> Result<()> {
+    let server = Server::start(&[])?;
+    let serve = Serve::start(&server, &[])?;
+    for (address, args) in [
+        (serve.address(), &[][..]),
+        (serve.address(), &["--json"]),
+        ("127.0.0.1:1", &[]),
+    ] {
+        let url = format!("http://somebody:secret@{address}/healthz");
+        let said = healthcheck(&[&[&*url], args].concat())?.1;
+        assert!(said.contains(address), "{said}");
+        assert!(
+            !said.contains("secret") && !said.contains("somebody"),
+            "{said}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
 fn hang_up_of_serve_reports_files_that_it_cannot_read() -> Result<()> {
     let server = Server::start(&[])?;
     let systemd = Systemd::listen("serve")?;
