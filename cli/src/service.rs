@@ -32,10 +32,7 @@ pub(crate) async fn reload(common: &Common, own_files: impl FnOnce() -> anyhow::
         Ok(now) => tell(&[NotifyState::Reloading, now]),
         Err(_) => tell(&[NotifyState::Reloading]),
     }
-    if let Err(error) = own_files() {
-        let error = format!("{error:#}");
-        tracing::error!(name: "dueq.not_reloaded", target: "dueq", error, "the old file stays in use");
-    }
+    reload_files(own_files);
     match common.client().await {
         Ok(_) => {
             tracing::info!(name: "dueq.reloaded", target: "dueq", "Redis accepts the certificates and the password as they are now")
@@ -52,6 +49,14 @@ pub(crate) async fn reload(common: &Common, own_files: impl FnOnce() -> anyhow::
 pub(crate) fn credential(option: &str) -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os("CREDENTIALS_DIRECTORY")?);
     Some(folder.join(format!("dueq.{option}"))).filter(|path| path.exists())
+}
+
+/// Reads the program's own files again: before it is ready, a reload does no more.
+pub(crate) fn reload_files(own_files: impl FnOnce() -> anyhow::Result<()>) {
+    if let Err(error) = own_files() {
+        let error = format!("{error:#}");
+        tracing::error!(name: "dueq.not_reloaded", target: "dueq", error, "the old file stays in use");
+    }
 }
 
 fn tell(state: &[NotifyState<'_>]) {

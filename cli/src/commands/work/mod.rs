@@ -281,7 +281,7 @@ impl Work {
         let probes = metrics::listen(common, self.metrics, &stop).await?;
         let client = tokio::select! {
             client = common.client_when_up() => client?,
-            () = signals.recv() => return Ok(()),
+            () = signals.recv_reloading(async || service::reload_files(|| handler.reload())) => return Ok(()),
         };
         let batch = self.batch.map(|max| (max, self.linger));
         let mut worker = client.worker();
@@ -310,7 +310,6 @@ impl Work {
         }
 
         announce(common, &client, &plan, self.concurrency, self.lease);
-        service::ready();
         // The library releases messages at the end of its grace period; commands must end before
         // that.
         if let Some(max_wait) = self.strict {
@@ -322,6 +321,7 @@ impl Work {
             .retry(retry)
             .grace(self.grace.saturating_add(ENDING))
             .spawn()?;
+        service::ready();
         let _probes = probes.inspect(|probes| probes.observe(&client, &worker));
         let ending = async {
             let reload = async || service::reload(common, || handler.reload()).await;

@@ -11,7 +11,7 @@ use dueq::{Client, Message};
 use dueq_testkit::Server;
 
 use crate::work::http::Receiver;
-use crate::work::support::{Dueq, Folder, LIMIT, command, queue};
+use crate::work::support::{Dueq, Folder, LIMIT, command, queue, until};
 
 /// The socket on which systemd hears a program.
 pub(crate) struct Systemd {
@@ -96,6 +96,35 @@ async fn unreachable_server_delays_ready_and_not_the_stop() -> Result<()> {
         .set_read_timeout(Some(Duration::from_millis(500)))?;
     assert!(systemd.heard().is_err());
     worker.signal("HUP")?;
+    worker.signal("TERM")?;
+    assert!(worker.wait()?.success());
+    Ok(())
+}
+
+#[tokio::test]
+async fn hang_up_before_the_start_reads_the_webhook_secret() -> Result<()> {
+    let systemd = Systemd::listen("secret-away")?;
+    let file = systemd.write("secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")?;
+    let args = [
+        "work",
+        "orders",
+        "--http",
+        "http://127.0.0.1:1/",
+        "--allow-private",
+    ];
+    let args = [&args[..], &["--secret-file", &file]].concat();
+    let mut worker =
+        systemd.start(command("redis://127.0.0.1:1/", &args).env("RUST_LOG", "warn"))?;
+    let says = async |text: &'static str| {
+        until(text, async || {
+            Ok(systemd.log()?.contains(text).then_some(()))
+        })
+        .await
+    };
+    says("not started yet").await?;
+    systemd.write("secret", "wrong")?;
+    worker.signal("HUP")?;
+    says("the old file stays in use").await?;
     worker.signal("TERM")?;
     assert!(worker.wait()?.success());
     Ok(())
