@@ -1,4 +1,4 @@
-//! Counts spans that were lost, and warns about them once a minute.
+//! Counts spans that were lost, and warns about them once a minute and at the end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -34,7 +34,25 @@ impl Losses {
 
     /// Warns if spans were lost and the last warning is a minute ago.
     pub(super) fn report(&self) {
-        let Some((spans, reason)) = self.due(Instant::now()) else {
+        self.warn(PERIOD);
+    }
+
+    /// Warns of all losses that no warning has counted: no later warning will.
+    pub(super) fn report_rest(&self) {
+        self.warn(Duration::ZERO);
+    }
+
+    /// Warns that the end of the program does not wait for the last spans.
+    pub(super) fn at_the_end(&self) {
+        self.report_rest();
+        tracing::warn!(
+            name: "dueq.traces_lost", target: "dueq",
+            "the collector did not take the last spans in time: they are lost"
+        );
+    }
+
+    fn warn(&self, period: Duration) {
+        let Some((spans, reason)) = self.due(Instant::now(), period) else {
             return;
         };
         let error = reason
@@ -43,22 +61,11 @@ impl Losses {
         tracing::warn!(name: "dueq.traces_lost", target: "dueq", spans, error, "spans were lost");
     }
 
-    /// Warns, if no warning has, that the end of the program does not wait for the last spans.
-    pub(super) fn at_the_end(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.last.replace(Instant::now()).is_none() {
-            tracing::warn!(
-                name: "dueq.traces_lost", target: "dueq",
-                "the collector did not take the last spans in time: they are lost"
-            );
-        }
-    }
-
-    fn due(&self, now: Instant) -> Option<(u64, Option<String>)> {
+    fn due(&self, now: Instant, period: Duration) -> Option<(u64, Option<String>)> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_early = state
             .last
-            .is_some_and(|last| now.duration_since(last) < PERIOD);
+            .is_some_and(|last| now.duration_since(last) < period);
         if is_early || self.spans.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -74,17 +81,19 @@ mod tests {
     #[test]
     fn losses_are_reported_once_a_minute_with_their_number() {
         let (losses, start) = (Losses::default(), Instant::now());
-        assert_eq!(losses.due(start), None, "nothing is lost");
+        assert_eq!(losses.due(start, PERIOD), None, "nothing is lost");
         let mut reported = Vec::new();
         for second in 0..130 {
             losses.add(10);
             losses.because(format!("reason {second}"));
-            reported.extend(losses.due(start + Duration::from_secs(second)));
+            reported.extend(losses.due(start + Duration::from_secs(second), PERIOD));
         }
         let reason = |second: u64| Some(format!("reason {second}"));
         assert_eq!(
             reported,
             [(10, reason(0)), (600, reason(60)), (600, reason(120))]
         );
+        let rest = losses.due(start + Duration::from_secs(130), Duration::ZERO);
+        assert_eq!(rest, Some((90, reason(129))), "the end waits for no minute");
     }
 }

@@ -116,6 +116,7 @@ impl Exporting {
             }
             self.losses.report();
         }
+        self.losses.report_rest();
     }
 
     /// The next batch; `None` after the stop, when all spans are taken.
