@@ -153,7 +153,8 @@ impl Delivery {
     ///
     /// For traces and counts of single settlements; a handler needs the outcome of its own calls
     /// only. The observer runs in the task of the handler, so it must neither block nor panic. It
-    /// is dropped without a call if the runtime ends first, or if no worker has the delivery.
+    /// is dropped without a call if the runtime ends first, or if no worker has the delivery. An
+    /// observer that is added after the outcome is never called.
     /// A delivery without observers pays for one uncontended lock.
     ///
     /// ```
