@@ -131,7 +131,7 @@ async fn readyz(State(state): State<Arc<Observed>>) -> Result<Json<Health>, Prob
     match state.worker.get() {
         Some((_, worker)) if worker.health().is_ready() => Ok(OK),
         _ => {
-            let detail = "the worker has no answer of Redis for each of its queues";
+            let detail = "the worker has no answer of Redis for each of its queues, or for its scan for queues";
             Err(Problem::new(Code::RedisUnavailable, detail))
         }
     }
