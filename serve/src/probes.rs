@@ -24,8 +24,9 @@ use crate::mount::hardened;
 use crate::routes::{Health, OK};
 use crate::work::metrics::Process;
 
-/// Prometheus and some probes; others wait for one of these to end.
-const MAX_CONNECTIONS: usize = 64;
+/// Prometheus and some probes. A new connection closes an earlier one, so that slow readers neither
+/// keep it out nor hold more pages than this.
+const MAX_CONNECTIONS: usize = 8;
 
 /// The probes and metrics of a worker. They are served until the last clone is dropped.
 #[derive(Clone)]
@@ -131,7 +132,7 @@ async fn readyz(State(state): State<Arc<Observed>>) -> Result<Json<Health>, Prob
     match state.worker.get() {
         Some((_, worker)) if worker.health().is_ready() => Ok(OK),
         _ => {
-            let detail = "the worker has no answer of Redis for each of its queues";
+            let detail = "the worker has no answer of Redis for each of its queues, or for its scan for queues";
             Err(Problem::new(Code::RedisUnavailable, detail))
         }
     }
@@ -166,9 +167,36 @@ mod tests {
     use axum::body::Body;
     use axum::http::StatusCode;
     use axum::http::header::HOST;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+    use tokio::time::{Duration, timeout};
     use tower::ServiceExt;
 
     use super::*;
+
+    #[tokio::test]
+    async fn ninth_connection_is_answered_and_closes_the_first() -> std::io::Result<()> {
+        let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
+        let probes = Probes::listen(loopback, CancellationToken::new()).await;
+        let address = probes.as_ref().expect("a free port").address();
+        let mut connections = Vec::new();
+        for _ in 0..9 {
+            let mut connection = TcpStream::connect(address).await?;
+            connection
+                .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                .await?;
+            let mut status = [0; 15];
+            connection.read_exact(&mut status).await?;
+            assert_eq!(&status, b"HTTP/1.1 200 OK");
+            connections.push(connection);
+        }
+        // Without need the server keeps an idle connection for 75 s.
+        let mut rest = Vec::new();
+        let closed = connections[0].read_to_end(&mut rest);
+        let closed = timeout(Duration::from_secs(60), closed).await;
+        assert!(closed.is_ok(), "the first is still open");
+        Ok(())
+    }
 
     #[tokio::test]
     async fn only_loopback_must_be_named_by_its_address() {

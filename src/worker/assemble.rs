@@ -228,6 +228,8 @@ pub(crate) fn checked(
         reserved += entry.share.reserve;
         queues.push(entry);
     }
+    let health = Arc::new(SharedHealth::default());
+    health.scan_is_answered(patterns.is_empty());
     Ok(Settings {
         servers: Arc::clone(servers),
         queues,
@@ -239,7 +241,7 @@ pub(crate) fn checked(
         strict: defaults.strict,
         parking: defaults.parking,
         grace: defaults.grace,
-        health: Arc::new(SharedHealth::default()),
+        health,
         abort: CancellationToken::new(),
     })
 }

@@ -27,6 +27,8 @@ const CONNECTED_FOR: Duration = Duration::from_secs(3);
 pub struct WorkerHealth {
     is_running: bool,
     free_handlers: usize,
+    /// Whether Redis answered the last step of the scan for queues; also true without patterns.
+    is_scan_answered: bool,
     queues: BTreeMap<String, QueueHealth>,
 }
 
@@ -53,6 +55,7 @@ impl WorkerHealth {
         Self {
             is_running,
             free_handlers: shared.free_handlers(),
+            is_scan_answered: shared.is_scan_answered(),
             queues: queues.map(|(name, state)| (name, health(state))).collect(),
         }
     }
@@ -70,7 +73,8 @@ impl WorkerHealth {
         self.is_running
     }
 
-    /// Whether the worker runs, and every queue is [connected](QueueHealth::is_connected).
+    /// Whether the worker runs, and every queue is [connected](QueueHealth::is_connected). While a
+    /// worker with patterns has no queue, Redis must have answered the last step of its scan for them.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|worker| {
@@ -79,7 +83,12 @@ impl WorkerHealth {
     /// # });
     /// ```
     pub fn is_ready(&self) -> bool {
-        self.is_running && self.queues.values().all(QueueHealth::is_connected)
+        let is_answered = if self.queues.is_empty() {
+            self.is_scan_answered
+        } else {
+            self.queues.values().all(QueueHealth::is_connected)
+        };
+        self.is_running && is_answered
     }
 
     /// How many handlers are free, including reserved ones. The worker updates the number whenever

@@ -187,12 +187,13 @@ impl Started {
             let patterns = settings.patterns.iter();
             let patterns = patterns.map(|entry| entry.pattern.clone()).collect();
             let crowd = Arc::clone(&crowd);
+            let health = Arc::clone(&settings.health);
             let sender = sender.clone();
             let report = move |found| {
                 // The send fails if the coordinator has stopped.
                 let _ = sender.send(Event::Found(found));
             };
-            let scanner = scanner::run(Arc::clone(&servers), patterns, crowd, report);
+            let scanner = scanner::run(Arc::clone(&servers), patterns, crowd, health, report);
             let scanner = stop.leave.clone().run_until_cancelled_owned(scanner);
             tasks.spawn(Task::Scanner, async { scanner.await.unwrap_or_default() });
         }

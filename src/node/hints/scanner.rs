@@ -10,6 +10,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{sleep_until, timeout};
 
 use crate::error::Error;
+use crate::node::state::health::SharedHealth;
 use crate::protocol::keys::{self, Keys};
 use crate::protocol::pattern::Pattern;
 use crate::server::new_queues::{self, NewQueue};
@@ -68,6 +69,7 @@ pub(crate) async fn run(
     servers: Arc<Servers>,
     patterns: Vec<Pattern>,
     crowd: Arc<Crowd>,
+    health: Arc<SharedHealth>,
     report: impl Fn(Found) + Send + Sync + 'static,
 ) {
     let (heard, hearing) = unbounded_channel();
@@ -79,6 +81,7 @@ pub(crate) async fn run(
         Arc::clone(&servers),
         patterns,
         crowd,
+        health,
         Box::new(report),
         hearing,
     );
@@ -95,6 +98,7 @@ struct Scanner {
     servers: Arc<Servers>,
     patterns: Vec<Pattern>,
     crowd: Arc<Crowd>,
+    health: Arc<SharedHealth>,
     report: Report,
     hearing: UnboundedReceiver<NewQueue>,
     step_pause: Duration,
@@ -125,12 +129,14 @@ impl Scanner {
         servers: Arc<Servers>,
         patterns: Vec<Pattern>,
         crowd: Arc<Crowd>,
+        health: Arc<SharedHealth>,
         report: Report,
         hearing: UnboundedReceiver<NewQueue>,
     ) -> Self {
         Self {
             servers,
             crowd,
+            health,
             report,
             hearing,
             step_pause: STEP_PAUSE,
@@ -199,7 +205,12 @@ impl Scanner {
         match new {
             Some(NewQueue::Created(name)) => self.created(name).await,
             Some(NewQueue::Listening) => (self.is_listening, self.has_missed) = (true, true),
-            Some(NewQueue::Silent) => self.is_listening = false,
+            Some(NewQueue::Silent) => {
+                // The next pass may be far away, so a lost connection counts until a step succeeds.
+                if std::mem::take(&mut self.is_listening) {
+                    self.health.scan_is_answered(false);
+                }
+            }
             None => std::future::pending().await, // the node ends
         }
     }
@@ -255,6 +266,7 @@ impl Scanner {
             match scan.next().await {
                 Ok(names) => {
                     (steps, self.failures) = (steps + 1, 0);
+                    self.health.scan_is_answered(true);
                     let pause = match self.is_quick {
                         true => self.crowd.between(sent.elapsed()),
                         false => self.step_pause,
@@ -333,6 +345,7 @@ impl Scanner {
             let patterns: Vec<_> = self.patterns.iter().map(Pattern::text).collect();
             events::scan_failed(&patterns.join(", "), error);
         }
+        self.health.scan_is_answered(false);
         // A new master may keep its keys in another order, so this pass may miss some.
         self.found.is_complete = false;
         self.failures = self.failures.saturating_add(1);

@@ -1,7 +1,7 @@
 //! What a worker reports about its node, for readiness probes.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -15,6 +15,8 @@ pub(crate) struct SharedHealth {
     states: Mutex<BTreeMap<String, BTreeMap<PartitionId, QueueState>>>,
     /// How many handlers are free.
     free_handlers: AtomicUsize,
+    /// Whether the worker has patterns and Redis did not answer the last step of their scan.
+    is_scan_unanswered: AtomicBool,
 }
 
 /// The state of one queue, or of one of its partitions.
@@ -36,6 +38,17 @@ impl SharedHealth {
 
     pub(crate) fn free_handlers(&self) -> usize {
         self.free_handlers.load(Ordering::Relaxed)
+    }
+
+    /// Records whether Redis answered the last step of the scan for the queues of patterns. Without
+    /// patterns no answer is missing.
+    pub(crate) fn scan_is_answered(&self, is_answered: bool) {
+        self.is_scan_unanswered
+            .store(!is_answered, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_scan_answered(&self) -> bool {
+        !self.is_scan_unanswered.load(Ordering::Relaxed)
     }
 
     pub(crate) fn added(&self, queue: &str, partition: PartitionId) {

@@ -108,6 +108,18 @@ async fn worker_is_alive_and_not_ready_while_the_server_is_away() -> Result<()> 
 }
 
 #[tokio::test]
+async fn worker_of_a_pattern_without_a_queue_is_ready_while_the_server_answers() -> Result<()> {
+    let (mut server, _) = queue("mails").await?;
+    let observed = Observed::start(&server.url(), &["orders*", "--print"])?;
+    observed.until_ready(200).await?;
+    assert!(observed.page("/metrics")?.1.contains("dueq_redis_up 1\n"));
+    server.kill()?;
+    observed.until_ready(503).await?;
+    assert!(observed.page("/metrics")?.1.contains("dueq_redis_up 0\n"));
+    Ok(())
+}
+
+#[tokio::test]
 async fn stopping_worker_is_not_ready_and_still_has_metrics() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     orders.push("x").await?;

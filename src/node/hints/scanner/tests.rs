@@ -32,7 +32,14 @@ async fn scanner(
     let report = Box::new(move |found| drop(sender.send(found)));
     let patterns = patterns.iter().map(|text| pattern(text)).collect();
     let (heard, hearing) = unbounded_channel();
-    let mut scanner = Scanner::new(servers, patterns, Arc::default(), report, hearing);
+    let mut scanner = Scanner::new(
+        servers,
+        patterns,
+        Arc::default(),
+        Arc::default(),
+        report,
+        hearing,
+    );
     (scanner.step_pause, scanner.pass_pause) = (step_pause, Duration::from_millis(1));
     scanner.has_missed = false;
     Setup {
@@ -179,6 +186,25 @@ async fn a_failed_step_is_repeated_from_its_cursor() {
     .await;
     assert_eq!(setup.pass().await, found(&["a", "b"], false));
     assert_eq!(cursors(&setup.scans), ["0", "7", "7", "7"]);
+}
+
+#[tokio::test]
+async fn scan_is_answered_until_the_connection_is_lost_or_a_step_fails() {
+    let mut setup = scanner(&["*"], MS, |_| reply(0, named(&[]))).await;
+    let health = Arc::clone(&setup.scanner.health);
+    health.scan_is_answered(false);
+    setup.pass().await;
+    assert!(health.is_scan_answered());
+    setup.scanner.heard(Some(NewQueue::Silent)).await;
+    assert!(health.is_scan_answered(), "the user may not listen");
+    setup.scanner.heard(Some(NewQueue::Listening)).await;
+    setup.scanner.heard(Some(NewQueue::Silent)).await;
+    assert!(!health.is_scan_answered());
+    setup.scanner.has_missed = false;
+    setup.pass().await;
+    assert!(health.is_scan_answered());
+    setup.scanner.failed(&Error::invalid("refused".to_owned()));
+    assert!(!health.is_scan_answered());
 }
 
 /// Queue names with these numbers.
