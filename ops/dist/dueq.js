@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 // Runs the program dueq of the package for this machine, which npm installs beside this one.
 const { spawn } = require("node:child_process");
+const { isatty } = require("node:tty");
 
 const name = `@dueq/${process.platform}-${process.arch}`;
 let program;
@@ -11,8 +12,8 @@ try {
   process.exit(1);
 }
 const child = spawn(program, process.argv.slice(2), { stdio: "inherit" });
-// A terminal sends SIGINT to both processes: a second one would end a worker before its handlers.
-process.on("SIGINT", () => {});
+// A terminal sends these two to both processes: a second one would end a worker before its handlers.
+for (const signal of ["SIGINT", "SIGQUIT"]) process.on(signal, () => isatty(0) || child.kill(signal));
 for (const signal of ["SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
 child.on("error", (error) => {
   console.error(`dueq: cannot run ${program}: ${error.message}`);
