@@ -108,7 +108,7 @@ async fn worker_is_alive_and_not_ready_while_the_server_is_away() -> Result<()> 
 }
 
 #[tokio::test]
-async fn worker_of_a_pattern_without_a_queue_is_ready_while_the_server_answers() -> Result<()> {
+async fn worker_of_no_queue_yet_is_ready_while_the_server_answers() -> Result<()> {
     let (mut server, _) = queue("mails").await?;
     let observed = Observed::start(&server.url(), &["orders*", "--print"])?;
     observed.until_ready(200).await?;

@@ -189,7 +189,7 @@ async fn a_failed_step_is_repeated_from_its_cursor() {
 }
 
 #[tokio::test]
-async fn scan_is_answered_until_the_connection_or_a_step_fails() {
+async fn lost_connection_or_failed_step_leaves_the_scan_unanswered() {
     let mut setup = scanner(&["*"], MS, |_| reply(0, named(&[]))).await;
     let health = Arc::clone(&setup.scanner.health);
     health.scan_is_answered(false);
