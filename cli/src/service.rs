@@ -1,5 +1,5 @@
-//! A program that runs for long, and its supervisor: systemd hears when the program is ready,
-//! alive, reloading and stopping. Without systemd nobody hears it.
+//! Tells systemd when the program is ready, alive, reloading and stopping; does nothing without
+//! systemd. Reads files of secrets again, and finds those that systemd gave to the unit.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,8 @@ pub(crate) fn stopping() {
 }
 
 /// Reads the files of a service again, and tests those for Redis by a new connection. What cannot
-/// be used is reported, and the old one stays in force.
+/// be used is reported. A file that cannot be read leaves the old one in force; a password that
+/// Redis refuses is what new connections send.
 pub(crate) async fn reload(common: &Common, own_files: impl FnOnce() -> anyhow::Result<()>) {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),

@@ -56,7 +56,7 @@ if all_new then
     payloads[j - 1], payloads[j], dues[j - 1], dues[j] = id, payload, score, id
   end
 end
-local read, shared -- a function that reads options; what it makes of those that all messages have
+local read, shared -- the function that decodes options; the decoded options, if all messages have the same
 if not all_new or words ~= '' then
   --- use: read_options
   read = read_options

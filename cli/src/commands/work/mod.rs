@@ -6,7 +6,7 @@ mod breaks;
 mod exec;
 mod follow_ups;
 mod handler;
-pub(crate) mod http;
+mod http;
 mod metrics;
 mod plan;
 mod print;
@@ -133,7 +133,8 @@ Stop: Ctrl-C, SIGTERM, SIGQUIT or a closed terminal. The worker claims no more, 
 finish within the grace, and gives the rest back without counting an attempt. A second signal ends
 the grace.
 Reload: SIGHUP reads --secret-file, and tests the certificates and the password for Redis by a new
-connection. What cannot be used is reported, and the old one stays in force.
+connection, and reports what cannot be used. A file that cannot be read leaves the old one in force;
+a password that Redis refuses is what new connections send.
 
 Examples:
   dueq work orders --print --json | jq .id

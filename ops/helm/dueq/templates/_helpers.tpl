@@ -1,5 +1,5 @@
 {{- define "dueq.fullname" -}}
-{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 40 | trimSuffix "-" }}{{ end }}
+{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 36 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 36 | trimSuffix "-" }}{{ end }}
 {{- end }}
 
 {{- define "dueq.image" -}}
