@@ -23,9 +23,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::{Parser, Subcommand};
 use dueq::{Client, Queue, QueueLimits};
+#[cfg(unix)]
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::input::Order;
 use crate::progress::Progress;
@@ -97,26 +99,36 @@ pub(crate) async fn connect() -> Result<Client> {
     Ok(Client::connect(&url).await?)
 }
 
-/// Returns on Ctrl-C or SIGTERM.
-async fn interrupted() -> std::io::Result<()> {
-    tokio::select! {
-        result = tokio::signal::ctrl_c() => result,
-        result = terminated() => result,
-    }
+/// Catches Ctrl-C and SIGTERM from the call on; the future ends with the first of them.
+fn interruption() -> std::io::Result<impl Future<Output = ()>> {
+    #[cfg(unix)]
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    #[cfg(not(unix))]
+    let mut interrupt = tokio::signal::windows::ctrl_c()?;
+    let terminated = termination()?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            () = terminated => {}
+        }
+    })
 }
 
-/// Returns on SIGTERM.
-pub(crate) async fn terminated() -> std::io::Result<()> {
+/// Catches SIGTERM from the call on; the future ends with it.
+pub(crate) fn termination() -> std::io::Result<impl Future<Output = ()>> {
     #[cfg(unix)]
-    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?
-        .recv()
-        .await;
-    #[cfg(not(unix))]
-    std::future::pending::<()>().await;
-    Ok(())
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        #[cfg(unix)]
+        terminate.recv().await;
+        #[cfg(not(unix))]
+        std::future::pending::<()>().await;
+    })
 }
 
 async fn demo(args: &Args, orders: &[Order]) -> Result<ExitCode> {
+    // Before there is anything to clean up.
+    let interrupted = interruption()?;
     let (first_s, last_s) = span(orders);
     let whole = Schedule::new(Instant::now(), first_s, args.speed);
     let progress = Progress::new();
@@ -143,7 +155,7 @@ async fn demo(args: &Args, orders: &[Order]) -> Result<ExitCode> {
     let outcome = tokio::select! {
         outcome = replay(args, orders, &queue, &database.path, &progress, &tally) => outcome,
         error = staff.failed() => Err(error),
-        interrupted = interrupted() => interrupted.map_err(anyhow::Error::from).and_then(|()| bail!("interrupted")),
+        () = interrupted => Err(anyhow!("interrupted")),
     };
     progress.clear();
     let dismissed = staff.dismiss().await;

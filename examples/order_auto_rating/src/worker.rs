@@ -18,13 +18,14 @@ const HANDLERS: usize = 512;
 
 /// Runs until SIGTERM, or until the parent closes standard input by intent or by its end.
 pub(crate) async fn work(queue: &str, database: &Path) -> Result<()> {
+    let terminated = crate::termination()?;
     let books = Writer::start(database)?;
     let queue = crate::connect().await?.queue(queue)?;
     let rate = move |delivery: Delivery| rate(books.clone(), delivery);
     let stop = async {
         tokio::select! {
             () = end_of_input() => {}
-            _ = crate::terminated() => {}
+            () = terminated => {}
             () = not_interrupted() => {}
         }
     };

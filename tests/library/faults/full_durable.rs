@@ -290,10 +290,7 @@ async fn a_repetition_on_a_full_server_waits_for_replicas_too() -> Result<()> {
 async fn wait_for_replicas_does_not_recreate_a_deleted_queue() -> Result<()> {
     let bench = bench().await?;
     bench.setup.queue.push_message(message("id")).await?;
-    let queue = bench.proxied.clone().durability(Durability::Replicated {
-        replicas: 1,
-        timeout: Duration::from_secs(1),
-    });
+    let queue = bench.proxied.clone().durability(REPLICATED);
     bench.proxy.after_call_of(CANCEL, &["FLUSHALL"]);
     let _ = queue.cancel("id").await?;
     assert_eq!(bench.setup.server.command(&["DBSIZE"])?.trim(), ":0");
