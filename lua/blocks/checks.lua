@@ -43,6 +43,15 @@ function look.claims(id, claim)
     if redis.call('HEXISTS', CLAIMS, ids) == 1 or redis.call('ZSCORE', LEASES, ids) then return end
   end
   if (string.byte(id) or 3) < 3 then return look_claim(id) end
+  if id == DEPARTED_IDS or id == DEPARTED then
+    if id == DEPARTED and not redis.call('HGET', META, 'moving') then -- nobody would ask for it any more
+      found('unleased', 'departed', '', function()
+        land(cmsgpack.unpack(claim))
+        redis.call('HDEL', CLAIMS, DEPARTED_IDS, DEPARTED)
+      end)
+    end
+    return
+  end
   if redis.call('ZSCORE', LEASES, id) then return end -- checked with the leases
   if leased(id) then return has_payload(id) or report_without_payload(id, 'leased') end
   local alone = has_payload(id) and #states_of(id) == 0

@@ -66,6 +66,7 @@ end
 
 --- block: push_request
 -- The request of push and upsert, and what both read before they judge it.
+--   flight, away         see that block
 --   count, ids           how many messages; their ids
 --   attempt              the verb sets it before; until_text and until_ms: its first part
 --   room, max_payload    limits of the queue; room: how many messages more it may hold
@@ -74,6 +75,7 @@ end
 --   plain                true if no id has a control byte; false: look at each
 --   ended[i], call_mark  what RECENT holds of id i and of this call, if it may matter
 --   too_late             true if the attempt is past its until, or claims one too far ahead
+--- use: away
 local count = (#ARGV - 2) / 4
 -- string.sub and string.byte, for a pattern costs as much as a command.
 local until_text, dot = string.sub(attempt, 1, 13), string.byte(attempt, 14)
@@ -300,8 +302,9 @@ local function one(i)
     local cancelled = tonumber(redis.call('ZMSCORE', RECENT, id)[1] or 0)
     earlier = (cancelled <= now or cancelled ~= asked.undo + REPEAT_MS + CANCELLED) and 'USED'
   end
-  if earlier then return earlier end
-  if not asked.reuse and remembered(i) then return 'REMEMBERED ' .. int(remembered(i)) end
+  earlier = earlier or not asked.reuse and remembered(i) and 'REMEMBERED ' .. int(remembered(i)) or nil
+  local reply = (flight or probes) and away(id, earlier) or earlier
+  if reply and reply ~= 'ABSENT' then return reply end
   local late = expired_already(due, asked)
   if late then return late end
   if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end

@@ -4,13 +4,15 @@
 -- KEYS   the ten of the queue
 -- ARGV   now | dead: 1 to cancel dead messages too, else empty; a repetition adds since=MS, the server's time at the
 --        first call | 1 to 1,000 ids
--- Reply  {header, {CANCELLED | CANCELLED earlier | CANCELLED next | LEASED | DEAD | ABSENT, ...}}
+-- Reply  {header, {CANCELLED | CANCELLED earlier | CANCELLED next | LEASED | DEAD | ABSENT | MOVING | AWAY |
+--        AWAY CANCELLED, ...}}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 --        CANCELLED next: a node has the message; the one that a push kept for after it is gone
 -- Cost   O(log n) an id; one scan of the ready list if one is ready
 -- Again  CANCELLED for 12 s after the last cancel of the id; with since, a message pushed under the id meanwhile stays
 
 --- use: fenced_prelude
+--- use: away
 --- use: state_of
 --- use: ready_entry
 --- use: remove_ready
@@ -62,7 +64,7 @@ for i = 3, #ARGV do
     if earlier and not (since and earlier >= tonumber(since)) then -- by another caller: no undo fits its time
       remember_cancel(id, now_up + 1)
     end
-    replies[#replies + 1] = earlier and 'CANCELLED' or 'ABSENT'
+    replies[#replies + 1] = away(id, earlier and 'CANCELLED' or nil)
   else
     if state == 'scheduled' then
       redis.call('ZREM', SCHEDULED, id)

@@ -2,13 +2,15 @@
 -- reschedule: gives waiting messages another due (scheduled or ready -> scheduled); the old due is forgotten.
 -- KEYS   the ten of the queue
 -- ARGV   now | per message, 1 to 1,000: id, due (unix ms, or +ms from now), expected due in ms or empty
--- Reply  {header, {MOVED <due ms> | CONFLICT <due ms> | LEASED | DEAD | ABSENT | INVALID <why>, ...}}
+-- Reply  {header, {MOVED <due ms> | CONFLICT <due ms> | LEASED | DEAD | ABSENT | MOVING | AWAY |
+--        INVALID <why>, ...}}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message; one scan of the ready list if one is ready
 -- Again  with an absolute due and an expected one: MOVED, or CONFLICT if another call moved it meanwhile; else moves it
 --        again
 
 --- use: fenced_prelude
+--- use: away
 --- use: state_of
 --- use: ready_entry
 --- use: remove_ready
@@ -30,6 +32,7 @@ local function one(id, due, expected)
   local bad_expected = expected ~= '' and not string.find(expected, '^%d+$')
   if bad_expected then return 'INVALID expected due must be unix ms or empty' end
   local state = state_of(id)
+  if state == 'absent' then return away(id) end
   if state ~= 'scheduled' and state ~= 'ready' then return string.upper(state) end
   local ready = state == 'ready' and (ready_entry(id) or '0:')
   local current = ready and string.match(ready, '^%d+') or redis.call('ZSCORE', SCHEDULED, id)

@@ -2,12 +2,13 @@
 -- run_now: makes scheduled messages due now, unless they are due already.
 -- KEYS   the ten of the queue
 -- ARGV   now | 1 to 1,000 ids
--- Reply  {header, {MOVED <due ms> | ALREADY | LEASED | DEAD | ABSENT, ...}}
+-- Reply  {header, {MOVED <due ms> | ALREADY | LEASED | DEAD | ABSENT | MOVING | AWAY, ...}}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) an id
 -- Again  ALREADY, until it is claimed
 
 --- use: fenced_prelude
+--- use: away
 --- use: state_of
 --- use: attrs
 --- use: recent_marks
@@ -22,6 +23,8 @@ for i = 2, #ARGV do
   local state = state_of(id)
   if state == 'ready' then
     replies[i - 1] = 'ALREADY'
+  elseif state == 'absent' then
+    replies[i - 1] = away(id)
   elseif state ~= 'scheduled' then
     replies[i - 1] = string.upper(state)
   elseif tonumber(redis.call('ZSCORE', SCHEDULED, id)) <= now then

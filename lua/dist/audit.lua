@@ -23,7 +23,8 @@ end
 local layout, incarnation, seq, paused, parked_until, closed_until =
   unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
 local function int(number) return string.format('%d', number) end
-local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
+-- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
+local clock, epoch, known, probes = ARGV[1], nil, nil, nil
 if layout and layout ~= '1' then
   if layout ~= '2' and layout ~= '3' and layout ~= '4' then
     return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
@@ -329,6 +330,54 @@ end
 -- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
 -- '<due> <options>', LF, payload.
 local NEXT_MARK = '\3'
+-- The batch that has left this partition and has not arrived for sure, in CLAIMS: the ids in it, each between two line
+-- feeds; and the batch itself. META's `moving` says `<number> <tag> <messages>` of it.
+local DEPARTED_IDS, DEPARTED = '\4', '\5'
+local function state_of(id)
+  if (string.byte(id) or 0) < 32 then return 'absent' end -- the placeholder or an entry of a claim, no message
+  if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
+  if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
+  if redis.call('ZSCORE', DEAD, id) then return 'dead' end
+  return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
+end
+-- Stores the records of a batch: name, place, score, payload, attrs. place: scheduled, dead, or recent for a name of
+-- RECENT. An id that the partition has is left as it is: what it has is newer.
+--   landed, changed  how many messages were stored; for finish
+local function land(records)
+  local landed, longest, largest, expires, windows_until = 0, 4096, 4096, false, 0
+  for i = 1, #records, 5 do
+    local name, place, score, payload, attrs = unpack(records, i, i + 4)
+    if place == 'recent' then
+      redis.call('ZADD', RECENT, 'NX', score, name)
+      if string.byte(name) == 5 then
+        windows_until = math.max(windows_until, tonumber(score))
+      end
+    elseif state_of(name) == 'absent' then
+      redis.call('HSET', MESSAGES, name, payload)
+      redis.call('ZADD', place == 'dead' and DEAD or SCHEDULED, score, name)
+      if attrs ~= '' then
+        redis.call('HSET', ATTRS, name, attrs)
+        expires = expires or string.find(attrs, '^[^\n]*expires=') ~= nil
+      end
+      landed, longest = landed + 1, math.max(longest, #payload)
+    end
+  end
+  if expires then -- claim looks for messages that have expired
+    redis.call('HSET', META, 'expiring', '1', 'selective', '1')
+  end
+  if windows_until > (tonumber(redis.call('HGET', META, 'windows_until') or '') or 0) then
+    redis.call('HSET', META, 'windows_until', int(windows_until))
+  end
+  largest = math.max(4096, tonumber(redis.call('HGET', META, 'largest_payload_bytes') or '') or 4096)
+  if longest > largest then -- of all payloads that were ever stored, as a power of two: claim plans its reads by it
+    local bytes = 4096
+    while bytes < longest do
+      bytes = 2 * bytes
+    end
+    redis.call('HINCRBY', META, 'largest_payload_bytes', int(bytes - (largest > 4096 and largest or 0)))
+  end
+  return landed
+end
 local look = {} -- by part: checks one entry
 function look.leases(id, score)
   local deadline, is_claim = tonumber(score), string.sub(id, 1, 1) == LEASE_MARK
@@ -366,6 +415,15 @@ function look.claims(id, claim)
     if redis.call('HEXISTS', CLAIMS, ids) == 1 or redis.call('ZSCORE', LEASES, ids) then return end
   end
   if (string.byte(id) or 3) < 3 then return look_claim(id) end
+  if id == DEPARTED_IDS or id == DEPARTED then
+    if id == DEPARTED and not redis.call('HGET', META, 'moving') then -- nobody would ask for it any more
+      found('unleased', 'departed', '', function()
+        land(cmsgpack.unpack(claim))
+        redis.call('HDEL', CLAIMS, DEPARTED_IDS, DEPARTED)
+      end)
+    end
+    return
+  end
   if redis.call('ZSCORE', LEASES, id) then return end -- checked with the leases
   if leased(id) then return has_payload(id) or report_without_payload(id, 'leased') end
   local alone = has_payload(id) and #states_of(id) == 0

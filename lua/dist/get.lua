@@ -9,7 +9,7 @@
 --        A leased message with a next one also has next_due, t; with a third argument also payload_bytes, n, the
 --        length of the whole payload. Last of a leased one is lease, the name of its lease.
 --        time_ms: the due of a scheduled or ready message, the lease deadline of a leased one, when a dead one died
--- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE; MOVING: it is on its way to another partition
 -- Cost   O(log n); one scan of the ready list if it is ready
 -- Again  harmless
 
@@ -25,7 +25,8 @@ end
 local layout, incarnation, seq, paused, parked_until, closed_until =
   unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
 local function int(number) return string.format('%d', number) end
-local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
+-- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
+local clock, epoch, known, probes = ARGV[1], nil, nil, nil
 if layout and layout ~= '1' then
   if layout ~= '2' and layout ~= '3' and layout ~= '4' then
     return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
@@ -35,11 +36,14 @@ if layout and layout ~= '1' then
   end
 end
 -- A call that names ids says which map chose the partition: ARGV[1] is m and its epoch, and in tests a blank and the
--- clock. Another map may have the ids elsewhere.
-local known -- the epoch of the call, if it has one
-if clock and string.byte(clock) == 109 then
-  local digits, after = string.match(clock, '^m(%d+)(.*)$')
+-- clock. Another map may have the ids elsewhere. p instead of m: the call creates nothing here, because the ids belong
+-- to other partitions now; it finds those that have not moved yet.
+--   known, probes  the epoch of the call, if it has one; whether it is such a probe
+local form = clock and string.byte(clock)
+if form == 109 or form == 112 then
+  local digits, after = string.match(clock, '^.(%d+)(.*)$')
   known, clock = tonumber(digits), after == '' and '' or string.match(after or '', '^ (.+)$')
+  probes = form == 112
 end
 if epoch or known or slash ~= '' then
   local behind = slash ~= '' and not epoch or epoch and known and known > epoch
@@ -206,6 +210,22 @@ if #ARGV ~= 2 and not (#ARGV == 3 and most and #ARGV[3] <= 8 and string.find(ARG
 end
 local state = state_of(id)
 if state == 'absent' then
+  -- What a call replies about an id that is not here, while the partitions change. `word`: what this partition remembers
+  -- of the id.
+  --   MOVING      the message is on its way to another partition: the caller asks again soon
+  --   AWAY        to a probe: the caller asks the partition that the id belongs to now
+  --   AWAY word   to a probe: that is the reply, unless that partition has the message
+  -- The batch that has left this partition and has not arrived for sure, in CLAIMS: the ids in it, each between two line
+  -- feeds; and the batch itself. META's `moving` says `<number> <tag> <messages>` of it.
+  local DEPARTED_IDS, DEPARTED = '\4', '\5'
+  local flight = epoch and redis.call('HGET', META, 'moving') and redis.call('HGET', CLAIMS, DEPARTED_IDS) or nil
+  local function away(id, word)
+    if flight and string.find(flight, '\n' .. id .. '\n', 1, true) then return 'MOVING' end
+    return not probes and (word or 'ABSENT') or word and 'AWAY ' .. word or 'AWAY'
+  end
+  if away(id) == 'MOVING' then
+    return redis.error_reply('MOVING this message is on its way to another partition: repeat the call')
+  end
   -- RECENT remembers, each until its score:
   --   an id + CANCELLED or PUSHED_AGAIN   it was cancelled or purged; PUSHED_AGAIN: and pushed again since then
   --   CALL_MARK attempt                   this call of push was made; + PARTLY: of its items only those below count

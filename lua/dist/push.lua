@@ -11,7 +11,8 @@
 --        window=MS (for that long after this push the id creates no other message), reuse (a window does not matter),
 --        undo=MS (only if nothing happened to the id since it was cancelled at MS, in the last 12 s; else USED)
 -- Reply  {header, {CREATED | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED | REMEMBERED <ms> | USED |
---        FULL <why> | INVALID <why>, ...}}; one CREATED alone if it is the result of all
+--        FULL <why> | INVALID <why> | MOVING | AWAY | AWAY <what it remembers>, ...}}; one CREATED alone if it is the
+--        result of all
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message
 -- Again  with the same attempt: EXISTS or FINISHED, and EXPIRED from until on
@@ -28,7 +29,8 @@ end
 local layout, incarnation, seq, paused, parked_until, closed_until =
   unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
 local function int(number) return string.format('%d', number) end
-local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
+-- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
+local clock, epoch, known, probes = ARGV[1], nil, nil, nil
 if layout and layout ~= '1' then
   if layout ~= '2' and layout ~= '3' and layout ~= '4' then
     return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
@@ -38,11 +40,14 @@ if layout and layout ~= '1' then
   end
 end
 -- A call that names ids says which map chose the partition: ARGV[1] is m and its epoch, and in tests a blank and the
--- clock. Another map may have the ids elsewhere.
-local known -- the epoch of the call, if it has one
-if clock and string.byte(clock) == 109 then
-  local digits, after = string.match(clock, '^m(%d+)(.*)$')
+-- clock. Another map may have the ids elsewhere. p instead of m: the call creates nothing here, because the ids belong
+-- to other partitions now; it finds those that have not moved yet.
+--   known, probes  the epoch of the call, if it has one; whether it is such a probe
+local form = clock and string.byte(clock)
+if form == 109 or form == 112 then
+  local digits, after = string.match(clock, '^.(%d+)(.*)$')
   known, clock = tonumber(digits), after == '' and '' or string.match(after or '', '^ (.+)$')
+  probes = form == 112
 end
 if epoch or known or slash ~= '' then
   local behind = slash ~= '' and not epoch or epoch and known and known > epoch
@@ -137,6 +142,7 @@ local function due_ms(text) -- '<unix ms>' or '+<delay ms>' as unix ms; nil for 
 end
 local attempt = ARGV[2] or ''
 -- The request of push and upsert, and what both read before they judge it.
+--   flight, away         see that block
 --   count, ids           how many messages; their ids
 --   attempt              the verb sets it before; until_text and until_ms: its first part
 --   room, max_payload    limits of the queue; room: how many messages more it may hold
@@ -145,6 +151,19 @@ local attempt = ARGV[2] or ''
 --   plain                true if no id has a control byte; false: look at each
 --   ended[i], call_mark  what RECENT holds of id i and of this call, if it may matter
 --   too_late             true if the attempt is past its until, or claims one too far ahead
+-- What a call replies about an id that is not here, while the partitions change. `word`: what this partition remembers
+-- of the id.
+--   MOVING      the message is on its way to another partition: the caller asks again soon
+--   AWAY        to a probe: the caller asks the partition that the id belongs to now
+--   AWAY word   to a probe: that is the reply, unless that partition has the message
+-- The batch that has left this partition and has not arrived for sure, in CLAIMS: the ids in it, each between two line
+-- feeds; and the batch itself. META's `moving` says `<number> <tag> <messages>` of it.
+local DEPARTED_IDS, DEPARTED = '\4', '\5'
+local flight = epoch and redis.call('HGET', META, 'moving') and redis.call('HGET', CLAIMS, DEPARTED_IDS) or nil
+local function away(id, word)
+  if flight and string.find(flight, '\n' .. id .. '\n', 1, true) then return 'MOVING' end
+  return not probes and (word or 'ABSENT') or word and 'AWAY ' .. word or 'AWAY'
+end
 local count = (#ARGV - 2) / 4
 -- string.sub and string.byte, for a pattern costs as much as a command.
 local until_text, dot = string.sub(attempt, 1, 13), string.byte(attempt, 14)
@@ -218,7 +237,7 @@ local too_late = until_ms and (until_ms <= now or until_ms > now + REPEAT_MS)
 local replies, created, longest, payloads, dues, memory, remember_call, changed, head, length
 -- Fast path: every id is new, and all messages have the same options, or none. ZADD NX finds an id that is given twice.
 -- Every other call takes the plain path below.
-local all_new, near, text, score = not call_mark and not too_late and count <= room, false
+local all_new, near, text, score = not (call_mark or too_late or probes or flight) and count <= room, false
 local words = ARGV[6]
 replies, created, longest, head, length = {'CREATED'}, count, largest, old_head, not create_queue and old_length or nil
 if all_new then
@@ -487,8 +506,9 @@ elseif not all_new then
       local cancelled = tonumber(redis.call('ZMSCORE', RECENT, id)[1] or 0)
       earlier = (cancelled <= now or cancelled ~= asked.undo + REPEAT_MS + CANCELLED) and 'USED'
     end
-    if earlier then return earlier end
-    if not asked.reuse and remembered(i) then return 'REMEMBERED ' .. int(remembered(i)) end
+    earlier = earlier or not asked.reuse and remembered(i) and 'REMEMBERED ' .. int(remembered(i)) or nil
+    local reply = (flight or probes) and away(id, earlier) or earlier
+    if reply and reply ~= 'ABSENT' then return reply end
     local late = expired_already(due, asked)
     if late then return late end
     if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end

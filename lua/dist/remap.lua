@@ -28,7 +28,8 @@ end
 local layout, incarnation, seq, paused, parked_until, closed_until =
   unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
 local function int(number) return string.format('%d', number) end
-local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
+-- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
+local clock, epoch, known, probes = ARGV[1], nil, nil, nil
 if layout and layout ~= '1' then
   if layout ~= '2' and layout ~= '3' and layout ~= '4' then
     return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
@@ -197,7 +198,9 @@ if removes then
   redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
   if not layout then return {finish(false), 'DONE'} end
   if epoch ~= expected then return {finish(false), 'EPOCH ' .. int(epoch or 0)} end
-  if messages() > 0 then return {finish(false), 'HAS ' .. int(messages())} end
+  local on_the_way = tonumber(string.match(redis.call('HGET', META, 'moving') or '', '%d+$') or 0)
+  local held = messages() + on_the_way
+  if held > 0 then return {finish(false), 'HAS ' .. int(held)} end
   -- Another program's key is not deleted: its type differs.
   redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
   redis.call('ZCARD', NODES)
@@ -251,11 +254,11 @@ if form == 'change' then
 end
 create()
 if alone then
-  redis.call('HDEL', META, 'map')
+  redis.call('HDEL', META, 'map', 'mapped_ms')
   layout, epoch = layout and layout > '2' and layout or '1', nil
   redis.call('HSET', META, 'layout', layout, 'epoch', int(map_epoch))
 else
   layout, epoch = layout and layout > '2' and layout or '2', map_epoch
-  redis.call('HSET', META, 'layout', layout, 'epoch', int(map_epoch), 'map', map)
+  redis.call('HSET', META, 'layout', layout, 'epoch', int(map_epoch), 'map', map, 'mapped_ms', int(now_up))
 end
 return {finish(true, true), 'DONE'}

@@ -6,7 +6,7 @@
 -- ARGV   now | ids | 1 to 1,000 ids
 --        now | oldest | limit: 1 to 1,000, of which a call takes 200 at most
 --        | only those that died at or before this ms, or empty | perhaps at or after this ms
--- Reply  ids: {header, {REQUEUED | NOT_DEAD <state> | ABSENT, ...}}
+-- Reply  ids: {header, {REQUEUED | NOT_DEAD <state> | ABSENT | MOVING | AWAY, ...}}
 --        oldest: {header, requeued, how many selected dead messages remain}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message
@@ -24,7 +24,8 @@ end
 local layout, incarnation, seq, paused, parked_until, closed_until =
   unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
 local function int(number) return string.format('%d', number) end
-local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
+-- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
+local clock, epoch, known, probes = ARGV[1], nil, nil, nil
 if layout and layout ~= '1' then
   if layout ~= '2' and layout ~= '3' and layout ~= '4' then
     return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
@@ -35,11 +36,14 @@ if layout and layout ~= '1' then
 end
 if ARGV[2] == 'ids' then
   -- A call that names ids says which map chose the partition: ARGV[1] is m and its epoch, and in tests a blank and the
-  -- clock. Another map may have the ids elsewhere.
-  local known -- the epoch of the call, if it has one
-  if clock and string.byte(clock) == 109 then
-    local digits, after = string.match(clock, '^m(%d+)(.*)$')
+  -- clock. Another map may have the ids elsewhere. p instead of m: the call creates nothing here, because the ids belong
+  -- to other partitions now; it finds those that have not moved yet.
+  --   known, probes  the epoch of the call, if it has one; whether it is such a probe
+  local form = clock and string.byte(clock)
+  if form == 109 or form == 112 then
+    local digits, after = string.match(clock, '^.(%d+)(.*)$')
     known, clock = tonumber(digits), after == '' and '' or string.match(after or '', '^ (.+)$')
+    probes = form == 112
   end
   if epoch or known or slash ~= '' then
     local behind = slash ~= '' and not epoch or epoch and known and known > epoch
@@ -154,6 +158,19 @@ local function finish(changed, quiet, head, length)
   end
   return header
 end
+-- What a call replies about an id that is not here, while the partitions change. `word`: what this partition remembers
+-- of the id.
+--   MOVING      the message is on its way to another partition: the caller asks again soon
+--   AWAY        to a probe: the caller asks the partition that the id belongs to now
+--   AWAY word   to a probe: that is the reply, unless that partition has the message
+-- The batch that has left this partition and has not arrived for sure, in CLAIMS: the ids in it, each between two line
+-- feeds; and the batch itself. META's `moving` says `<number> <tag> <messages>` of it.
+local DEPARTED_IDS, DEPARTED = '\4', '\5'
+local flight = epoch and redis.call('HGET', META, 'moving') and redis.call('HGET', CLAIMS, DEPARTED_IDS) or nil
+local function away(id, word)
+  if flight and string.find(flight, '\n' .. id .. '\n', 1, true) then return 'MOVING' end
+  return not probes and (word or 'ABSENT') or word and 'AWAY ' .. word or 'AWAY'
+end
 local function state_of(id)
   if (string.byte(id) or 0) < 32 then return 'absent' end -- the placeholder or an entry of a claim, no message
   if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
@@ -208,7 +225,7 @@ if form == 'ids' then
     if state == 'dead' then
       requeue(ARGV[i])
     end
-    replies[i - 2] = state == 'dead' and 'REQUEUED' or state == 'absent' and 'ABSENT' or 'NOT_DEAD ' .. state
+    replies[i - 2] = state == 'dead' and 'REQUEUED' or state == 'absent' and away(ARGV[i]) or 'NOT_DEAD ' .. state
   end
 else
   for _, id in ipairs(redis.call('ZRANGE', DEAD, least, most, 'BYSCORE', 'LIMIT', 0, math.min(limit, 200))) do

@@ -3,7 +3,8 @@
 -- reschedule: gives waiting messages another due (scheduled or ready -> scheduled); the old due is forgotten.
 -- KEYS   the ten of the queue
 -- ARGV   now | per message, 1 to 1,000: id, due (unix ms, or +ms from now), expected due in ms or empty
--- Reply  {header, {MOVED <due ms> | CONFLICT <due ms> | LEASED | DEAD | ABSENT | INVALID <why>, ...}}
+-- Reply  {header, {MOVED <due ms> | CONFLICT <due ms> | LEASED | DEAD | ABSENT | MOVING | AWAY |
+--        INVALID <why>, ...}}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message; one scan of the ready list if one is ready
 -- Again  with an absolute due and an expected one: MOVED, or CONFLICT if another call moved it meanwhile; else moves it
@@ -21,7 +22,8 @@ end
 local layout, incarnation, seq, paused, parked_until, closed_until =
   unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
 local function int(number) return string.format('%d', number) end
-local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
+-- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
+local clock, epoch, known, probes = ARGV[1], nil, nil, nil
 if layout and layout ~= '1' then
   if layout ~= '2' and layout ~= '3' and layout ~= '4' then
     return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
@@ -31,11 +33,14 @@ if layout and layout ~= '1' then
   end
 end
 -- A call that names ids says which map chose the partition: ARGV[1] is m and its epoch, and in tests a blank and the
--- clock. Another map may have the ids elsewhere.
-local known -- the epoch of the call, if it has one
-if clock and string.byte(clock) == 109 then
-  local digits, after = string.match(clock, '^m(%d+)(.*)$')
+-- clock. Another map may have the ids elsewhere. p instead of m: the call creates nothing here, because the ids belong
+-- to other partitions now; it finds those that have not moved yet.
+--   known, probes  the epoch of the call, if it has one; whether it is such a probe
+local form = clock and string.byte(clock)
+if form == 109 or form == 112 then
+  local digits, after = string.match(clock, '^.(%d+)(.*)$')
   known, clock = tonumber(digits), after == '' and '' or string.match(after or '', '^ (.+)$')
+  probes = form == 112
 end
 if epoch or known or slash ~= '' then
   local behind = slash ~= '' and not epoch or epoch and known and known > epoch
@@ -149,6 +154,19 @@ local function finish(changed, quiet, head, length)
   end
   return header
 end
+-- What a call replies about an id that is not here, while the partitions change. `word`: what this partition remembers
+-- of the id.
+--   MOVING      the message is on its way to another partition: the caller asks again soon
+--   AWAY        to a probe: the caller asks the partition that the id belongs to now
+--   AWAY word   to a probe: that is the reply, unless that partition has the message
+-- The batch that has left this partition and has not arrived for sure, in CLAIMS: the ids in it, each between two line
+-- feeds; and the batch itself. META's `moving` says `<number> <tag> <messages>` of it.
+local DEPARTED_IDS, DEPARTED = '\4', '\5'
+local flight = epoch and redis.call('HGET', META, 'moving') and redis.call('HGET', CLAIMS, DEPARTED_IDS) or nil
+local function away(id, word)
+  if flight and string.find(flight, '\n' .. id .. '\n', 1, true) then return 'MOVING' end
+  return not probes and (word or 'ABSENT') or word and 'AWAY ' .. word or 'AWAY'
+end
 local function state_of(id)
   if (string.byte(id) or 0) < 32 then return 'absent' end -- the placeholder or an entry of a claim, no message
   if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
@@ -256,6 +274,7 @@ local function one(id, due, expected)
   local bad_expected = expected ~= '' and not string.find(expected, '^%d+$')
   if bad_expected then return 'INVALID expected due must be unix ms or empty' end
   local state = state_of(id)
+  if state == 'absent' then return away(id) end
   if state ~= 'scheduled' and state ~= 'ready' then return string.upper(state) end
   local ready = state == 'ready' and (ready_entry(id) or '0:')
   local current = ready and string.match(ready, '^%d+') or redis.call('ZSCORE', SCHEDULED, id)

@@ -10,6 +10,7 @@
 --        the counters pushed, claimed, acked, repeated, retried, released, crashed, died, cancelled, requeued, purged,
 --        trimmed, expired, throttled, snoozed, the limits, leader_until, reap_after, leader, parked_until,
 --        closed_until, full (1: as many are leased as max_leased allows), rate,
+--        with a map: moving (messages on their way to another partition),
 --        and of layout 4: schedules, low_lists (crons whose list needs fires), dry_lists (those whose list has none)
 --        The timer of a schedule counts as scheduled, and as ready once it was promoted.
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
@@ -28,7 +29,8 @@ end
 local layout, incarnation, seq, paused, parked_until, closed_until =
   unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
 local function int(number) return string.format('%d', number) end
-local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
+-- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
+local clock, epoch, known, probes = ARGV[1], nil, nil, nil
 if layout and layout ~= '1' then
   if layout ~= '2' and layout ~= '3' and layout ~= '4' then
     return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
@@ -175,5 +177,9 @@ pairs_of[#pairs_of + 1] = redis.call('HGET', META, 'rate') or ''
 for _, name in ipairs(layout > '3' and {'schedules', 'low_lists', 'dry_lists'} or {}) do
   pairs_of[#pairs_of + 1] = name
   pairs_of[#pairs_of + 1] = tonumber(redis.call('HGET', META, name) or 0)
+end
+if epoch then
+  pairs_of[#pairs_of + 1] = 'moving'
+  pairs_of[#pairs_of + 1] = tonumber(string.match(redis.call('HGET', META, 'moving') or '', '%d+$') or 0)
 end
 return {finish(false, true), pairs_of}

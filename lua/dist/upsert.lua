@@ -8,7 +8,8 @@
 --        next: as replace, and of a leased message it is kept for when the delivery ends (layout 3)
 --        max_wait=MS: no later push gives the message a due beyond the first one + MS; revive: replaces a dead message
 -- Reply  {header, {CREATED | MOVED | NEXT | REMEMBERED <ms> | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED |
---        FULL <why> | INVALID <why>, ...}}; EXISTS: it is leased or dead, and stays as it is
+--        FULL <why> | INVALID <why> | MOVING | AWAY | AWAY <what it remembers>, ...}}; EXISTS: it is leased or dead,
+--        and stays as it is
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message, and one scan of the ready list if a ready message is moved
 -- Again  with the same attempt: a message that still waits is moved again; otherwise as push
@@ -25,7 +26,8 @@ end
 local layout, incarnation, seq, paused, parked_until, closed_until =
   unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
 local function int(number) return string.format('%d', number) end
-local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
+-- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
+local clock, epoch, known, probes = ARGV[1], nil, nil, nil
 if layout and layout ~= '1' then
   if layout ~= '2' and layout ~= '3' and layout ~= '4' then
     return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
@@ -35,11 +37,14 @@ if layout and layout ~= '1' then
   end
 end
 -- A call that names ids says which map chose the partition: ARGV[1] is m and its epoch, and in tests a blank and the
--- clock. Another map may have the ids elsewhere.
-local known -- the epoch of the call, if it has one
-if clock and string.byte(clock) == 109 then
-  local digits, after = string.match(clock, '^m(%d+)(.*)$')
+-- clock. Another map may have the ids elsewhere. p instead of m: the call creates nothing here, because the ids belong
+-- to other partitions now; it finds those that have not moved yet.
+--   known, probes  the epoch of the call, if it has one; whether it is such a probe
+local form = clock and string.byte(clock)
+if form == 109 or form == 112 then
+  local digits, after = string.match(clock, '^.(%d+)(.*)$')
   known, clock = tonumber(digits), after == '' and '' or string.match(after or '', '^ (.+)$')
+  probes = form == 112
 end
 if epoch or known or slash ~= '' then
   local behind = slash ~= '' and not epoch or epoch and known and known > epoch
@@ -214,6 +219,7 @@ local function remove_ready(gone)
 end
 local attempt = ARGV[2] or ''
 -- The request of push and upsert, and what both read before they judge it.
+--   flight, away         see that block
 --   count, ids           how many messages; their ids
 --   attempt              the verb sets it before; until_text and until_ms: its first part
 --   room, max_payload    limits of the queue; room: how many messages more it may hold
@@ -222,6 +228,19 @@ local attempt = ARGV[2] or ''
 --   plain                true if no id has a control byte; false: look at each
 --   ended[i], call_mark  what RECENT holds of id i and of this call, if it may matter
 --   too_late             true if the attempt is past its until, or claims one too far ahead
+-- What a call replies about an id that is not here, while the partitions change. `word`: what this partition remembers
+-- of the id.
+--   MOVING      the message is on its way to another partition: the caller asks again soon
+--   AWAY        to a probe: the caller asks the partition that the id belongs to now
+--   AWAY word   to a probe: that is the reply, unless that partition has the message
+-- The batch that has left this partition and has not arrived for sure, in CLAIMS: the ids in it, each between two line
+-- feeds; and the batch itself. META's `moving` says `<number> <tag> <messages>` of it.
+local DEPARTED_IDS, DEPARTED = '\4', '\5'
+local flight = epoch and redis.call('HGET', META, 'moving') and redis.call('HGET', CLAIMS, DEPARTED_IDS) or nil
+local function away(id, word)
+  if flight and string.find(flight, '\n' .. id .. '\n', 1, true) then return 'MOVING' end
+  return not probes and (word or 'ABSENT') or word and 'AWAY ' .. word or 'AWAY'
+end
 local count = (#ARGV - 2) / 4
 -- string.sub and string.byte, for a pattern costs as much as a command.
 local until_text, dot = string.sub(attempt, 1, 13), string.byte(attempt, 14)
@@ -537,8 +556,9 @@ local function one(i)
     local cancelled = tonumber(redis.call('ZMSCORE', RECENT, id)[1] or 0)
     earlier = (cancelled <= now or cancelled ~= asked.undo + REPEAT_MS + CANCELLED) and 'USED'
   end
-  if earlier then return earlier end
-  if not asked.reuse and remembered(i) then return 'REMEMBERED ' .. int(remembered(i)) end
+  earlier = earlier or not asked.reuse and remembered(i) and 'REMEMBERED ' .. int(remembered(i)) or nil
+  local reply = (flight or probes) and away(id, earlier) or earlier
+  if reply and reply ~= 'ABSENT' then return reply end
   local late = expired_already(due, asked)
   if late then return late end
   if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end

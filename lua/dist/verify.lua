@@ -21,7 +21,8 @@ end
 local layout, incarnation, seq, paused, parked_until, closed_until =
   unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
 local function int(number) return string.format('%d', number) end
-local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
+-- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
+local clock, epoch, known, probes = ARGV[1], nil, nil, nil
 if layout and layout ~= '1' then
   if layout ~= '2' and layout ~= '3' and layout ~= '4' then
     return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
@@ -194,14 +195,14 @@ if test then -- a caller with a clock of its own wants the field test
 end
 local numbers = {'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms', 'dead_keep',
   'max_leased', 'max_throttle_ms', 'max_remembered', 'leader_until', 'last_beat', 'reap_after', 'parked_until', 'epoch',
-  'roster', 'schedules', 'low_lists', 'dry_lists', 'break_until', 'windows_until', 'ended_until',
+  'mapped_ms', 'departed', 'roster', 'schedules', 'low_lists', 'dry_lists', 'break_until', 'windows_until', 'ended_until',
   'largest_payload_bytes',
   'pushed', 'claimed', 'acked', 'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled', 'requeued', 'purged',
   'trimmed', 'expired', 'throttled', 'snoozed'}
 local values = redis.call('HMGET', META, unpack(numbers))
 for i, name in ipairs(numbers) do
   local value = values[i]
-  local sound = not value or i > 20 and is_counter(value) or i <= 20 and #value <= 16 and string.find(value, '^%d+$')
+  local sound = not value or i > 22 and is_counter(value) or i <= 22 and #value <= 16 and string.find(value, '^%d+$')
   if not sound then
     found('meta', name, value, function()
       if name == 'largest_payload_bytes' then

@@ -8,7 +8,7 @@
 --        A leased message with a next one also has next_due, t; with a third argument also payload_bytes, n, the
 --        length of the whole payload. Last of a leased one is lease, the name of its lease.
 --        time_ms: the due of a scheduled or ready message, the lease deadline of a leased one, when a dead one died
--- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE; MOVING: it is on its way to another partition
 -- Cost   O(log n); one scan of the ready list if it is ready
 -- Again  harmless
 
@@ -28,6 +28,10 @@ if #ARGV ~= 2 and not (#ARGV == 3 and most and #ARGV[3] <= 8 and string.find(ARG
 end
 local state = state_of(id)
 if state == 'absent' then
+  --- use: away
+  if away(id) == 'MOVING' then
+    return redis.error_reply('MOVING this message is on its way to another partition: repeat the call')
+  end
   --- use: recent_marks
   -- How and when a message ended whose id RECENT remembers.
   local names = {id, WINDOW_MARK .. id}

@@ -7,7 +7,8 @@
 -- KEYS   the ten of the queue
 -- ARGV   now | limit: 1 to 1,000
 --        now | ids | per message, 1 to 1,000: id, the 16 digits that get and peek name its lease by
--- Reply  {header, reaped, of these dead}; ids: {header, {SCHEDULED <ms> | DEAD | GONE | LOST, ...}}
+-- Reply  {header, reaped, of these dead}; ids: {header, {SCHEDULED <ms> | DEAD | GONE | LOST | MOVING | AWAY,
+--        ...}}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 -- Cost   O(log n) a delivery; it looks at about 2,000 granted ids at most
 -- Again  takes the rest; ids: LOST
@@ -98,6 +99,7 @@ local function end_claim(token) -- takes the ids under the claim's lease, up to 
 end
 local late, replies = {}, {}
 if is_by_ids then
+  --- use: away
   --- use: state_of
   --- use: lease_name
   for i = 3, #ARGV, 2 do
@@ -108,7 +110,8 @@ if is_by_ids then
       local due = take_lease(id, claim)
       replies[(i - 1) / 2] = due and 'SCHEDULED ' .. due or 'DEAD'
     else
-      replies[(i - 1) / 2] = state == 'absent' and 'GONE' or 'LOST'
+      local gone = state == 'absent' and away(id)
+      replies[(i - 1) / 2] = gone == 'ABSENT' and 'GONE' or gone or 'LOST'
     end
   end
 else

@@ -5,7 +5,7 @@
 -- ARGV   now | ids | 1 to 1,000 ids
 --        now | oldest | limit: 1 to 1,000, of which a call takes 200 at most
 --        | only those that died at or before this ms, or empty | perhaps at or after this ms
--- Reply  ids: {header, {REQUEUED | NOT_DEAD <state> | ABSENT, ...}}
+-- Reply  ids: {header, {REQUEUED | NOT_DEAD <state> | ABSENT | MOVING | AWAY, ...}}
 --        oldest: {header, requeued, how many selected dead messages remain}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message
@@ -19,6 +19,7 @@ end
 --- use: open
 --- use: before
 --- use: finish
+--- use: away
 --- use: state_of
 --- use: attrs
 --- use: fresh_options
@@ -50,7 +51,7 @@ if form == 'ids' then
     if state == 'dead' then
       requeue(ARGV[i])
     end
-    replies[i - 2] = state == 'dead' and 'REQUEUED' or state == 'absent' and 'ABSENT' or 'NOT_DEAD ' .. state
+    replies[i - 2] = state == 'dead' and 'REQUEUED' or state == 'absent' and away(ARGV[i]) or 'NOT_DEAD ' .. state
   end
 else
   for _, id in ipairs(redis.call('ZRANGE', DEAD, least, most, 'BYSCORE', 'LIMIT', 0, math.min(limit, 200))) do

@@ -10,7 +10,8 @@
 --        window=MS (for that long after this push the id creates no other message), reuse (a window does not matter),
 --        undo=MS (only if nothing happened to the id since it was cancelled at MS, in the last 12 s; else USED)
 -- Reply  {header, {CREATED | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED | REMEMBERED <ms> | USED |
---        FULL <why> | INVALID <why>, ...}}; one CREATED alone if it is the result of all
+--        FULL <why> | INVALID <why> | MOVING | AWAY | AWAY <what it remembers>, ...}}; one CREATED alone if it is the
+--        result of all
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message
 -- Again  with the same attempt: EXISTS or FINISHED, and EXPIRED from until on
@@ -28,7 +29,7 @@ local attempt = ARGV[2] or ''
 --- use: push_request
 -- Fast path: every id is new, and all messages have the same options, or none. ZADD NX finds an id that is given twice.
 -- Every other call takes the plain path below.
-local all_new, near, text, score = not call_mark and not too_late and count <= room, false
+local all_new, near, text, score = not (call_mark or too_late or probes or flight) and count <= room, false
 local words = ARGV[6]
 replies, created, longest, head, length = {'CREATED'}, count, largest, old_head, not create_queue and old_length or nil
 if all_new then

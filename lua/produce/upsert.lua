@@ -7,7 +7,8 @@
 --        next: as replace, and of a leased message it is kept for when the delivery ends (layout 3)
 --        max_wait=MS: no later push gives the message a due beyond the first one + MS; revive: replaces a dead message
 -- Reply  {header, {CREATED | MOVED | NEXT | REMEMBERED <ms> | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED |
---        FULL <why> | INVALID <why>, ...}}; EXISTS: it is leased or dead, and stays as it is
+--        FULL <why> | INVALID <why> | MOVING | AWAY | AWAY <what it remembers>, ...}}; EXISTS: it is leased or dead,
+--        and stays as it is
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message, and one scan of the ready list if a ready message is moved
 -- Again  with the same attempt: a message that still waits is moved again; otherwise as push

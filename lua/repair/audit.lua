@@ -181,6 +181,9 @@ local function most_lists(entries)
 end
 
 --- use: next_mark
+--- use: departure_marks
+--- use: state_of
+--- use: land
 --- use: audit_parts
 local next_cursor, visited, looked = '0', {[placeholder] = true}, 0
 if part == 'ready' then

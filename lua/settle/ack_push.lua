@@ -4,7 +4,8 @@
 -- KEYS   the ten of the queue
 -- ARGV   now | token and id, joined | per message, 1 to 100: id, due, payload, options; as in push
 -- Reply  {header, OK | GONE | LOST | REFUSED, {CREATED | EXISTS <state> | REMEMBERED <ms> | FULL <why> | INVALID <why>,
---        ...}}; REFUSED: a message is FULL or INVALID: nothing was written, and the delivery is still leased
+--        ...}}; REFUSED: a message is FULL, INVALID or MOVING: nothing was written, and the delivery is
+--        still leased
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message
 -- Again  GONE; the messages are there
@@ -48,7 +49,7 @@ for i, reply in ipairs(replies) do
     reply = 'INVALID a message that follows a delivery needs another id'
     replies[i] = reply
   end
-  if string.find(reply, '^INVALID') or string.find(reply, '^FULL') then
+  if string.find(reply, '^INVALID') or string.find(reply, '^FULL') or reply == 'MOVING' then
     refusal = 'REFUSED'
   end
 end

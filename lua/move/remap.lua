@@ -54,7 +54,9 @@ if removes then
   redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
   if not layout then return {finish(false), 'DONE'} end
   if epoch ~= expected then return {finish(false), 'EPOCH ' .. int(epoch or 0)} end
-  if messages() > 0 then return {finish(false), 'HAS ' .. int(messages())} end
+  local on_the_way = tonumber(string.match(redis.call('HGET', META, 'moving') or '', '%d+$') or 0)
+  local held = messages() + on_the_way
+  if held > 0 then return {finish(false), 'HAS ' .. int(held)} end
   -- Another program's key is not deleted: its type differs.
   redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
   redis.call('ZCARD', NODES)
@@ -108,11 +110,11 @@ if form == 'change' then
 end
 create()
 if alone then
-  redis.call('HDEL', META, 'map')
+  redis.call('HDEL', META, 'map', 'mapped_ms')
   layout, epoch = layout and layout > '2' and layout or '1', nil
   redis.call('HSET', META, 'layout', layout, 'epoch', int(map_epoch))
 else
   layout, epoch = layout and layout > '2' and layout or '2', map_epoch
-  redis.call('HSET', META, 'layout', layout, 'epoch', int(map_epoch), 'map', map)
+  redis.call('HSET', META, 'layout', layout, 'epoch', int(map_epoch), 'map', map, 'mapped_ms', int(now_up))
 end
 return {finish(true, true), 'DONE'}

@@ -1,0 +1,40 @@
+-- Messages on their way from one partition to another: what `depart` takes, and `arrive` stores.
+
+--- block: departure_marks
+-- The batch that has left this partition and has not arrived for sure, in CLAIMS: the ids in it, each between two line
+-- feeds; and the batch itself. META's `moving` says `<number> <tag> <messages>` of it.
+local DEPARTED_IDS, DEPARTED = '\4', '\5'
+
+--- block: land
+-- Stores the records of a batch: name, place, score, payload, attrs. place: scheduled, dead, or recent for a name of
+-- RECENT. An id that the partition has is left as it is: what it has is newer.
+--   landed, changed  how many messages were stored; for finish
+local function land(records)
+  local landed, longest, largest, expires, windows_until = 0, 4096, 4096, false, 0
+  for i = 1, #records, 5 do
+    local name, place, score, payload, attrs = unpack(records, i, i + 4)
+    if place == 'recent' then
+      redis.call('ZADD', RECENT, 'NX', score, name)
+      if string.byte(name) == 5 then
+        windows_until = math.max(windows_until, tonumber(score))
+      end
+    elseif state_of(name) == 'absent' then
+      redis.call('HSET', MESSAGES, name, payload)
+      redis.call('ZADD', place == 'dead' and DEAD or SCHEDULED, score, name)
+      if attrs ~= '' then
+        redis.call('HSET', ATTRS, name, attrs)
+        expires = expires or string.find(attrs, '^[^\n]*expires=') ~= nil
+      end
+      landed, longest = landed + 1, math.max(longest, #payload)
+    end
+  end
+  if expires then -- claim looks for messages that have expired
+    redis.call('HSET', META, 'expiring', '1', 'selective', '1')
+  end
+  if windows_until > (tonumber(redis.call('HGET', META, 'windows_until') or '') or 0) then
+    redis.call('HSET', META, 'windows_until', int(windows_until))
+  end
+  largest = math.max(4096, tonumber(redis.call('HGET', META, 'largest_payload_bytes') or '') or 4096)
+  --- use: grow_largest
+  return landed
+end
