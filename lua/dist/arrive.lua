@@ -2,8 +2,8 @@
 -- Made by scripts/lua-dist from lua/arrive.lua and lua/blocks: change these, not this file.
 -- arrive: stores a batch that `depart` took out of another partition; or decides that it never will.
 -- KEYS   the ten of the partition
--- ARGV   m and the epoch | tag of the other partition | number of the batch | the batch, as depart replied it; empty: if
---        it has not arrived, it never will
+-- ARGV   m and the epoch | tag of the other partition | number of the batch
+--        | the batch, as depart replied it; empty: if it has not arrived, it never will
 -- Reply  {header, APPLIED <messages stored> | VOID <largest number from that partition>}
 --        APPLIED: now or earlier; VOID: it has not arrived, and never will
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM, REMAPPED, BEHIND: nothing was written

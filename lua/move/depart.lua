@@ -28,11 +28,7 @@ end
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES)
 redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
-local moving, departed, map = unpack(redis.call('HMGET', META, 'moving', 'departed', 'map'))
-local old, new = string.match(map or '', '^%d+|([^|]*)|([^|]*)$')
-if #ARGV > 4 and (not old or old == new) then
-  return redis.error_reply('BADARGS the partitions of this queue do not change')
-end
+local moving, departed = unpack(redis.call('HMGET', META, 'moving', 'departed'))
 local changed = false
 local current, to, messages = string.match(moving or '', '^(%d+) (%S+) (%d+)$')
 if current and current == number then

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::queue::{Queue, SECOND, T0, attempt, keys_of, token};
 use crate::reply::{Reply, Text, words};
-use crate::scripts::SCRIPTS;
+use crate::scripts::{BATCH, SCRIPTS};
 use crate::state::KEYS;
 
 const BASE: &str = "dueq:{q}";
@@ -239,6 +239,8 @@ fn calls(round: u64) -> Vec<Call> {
             now,
             words!["forward", format!("{}|-|-", round + 1)],
         ),
+        ("depart", now, words!["", 0, "17", id("far")]),
+        ("arrive", now, words!["17", round + 1, BATCH]),
     ];
     let name = format!("tick{round}");
     let declare = words![&name, "", "", &name, "every=1000", "", "", "", ""];

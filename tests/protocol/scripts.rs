@@ -65,6 +65,9 @@ macro_rules! verbs {
     };
 }
 
+/// A batch with the message `moved`, due in an hour of `T0`.
+pub(crate) const BATCH: &[u8] = b"\x95\xa5moved\xa9scheduled\xad1700003600000\xa7payload\xa0";
+
 verbs! {
     "ack" Consumer, without ["dead", "recent", "nodes"], row true,
         call words![token('l'), 1, "l"];
@@ -74,6 +77,8 @@ verbs! {
         call words!["l", token('l'), "+5"];
     "amend" Operator, without ["claims", "attrs", "dead", "recent", "nodes"], row false,
         call words!["pause", "hourly"];
+    "arrive" Operator, without ["nodes"], row false,
+        call words!["17", 5, BATCH];
     "audit" Operator, without ["recent", "nodes"], row false,
         call words!["messages", 0, 100, "1"];
     "beat" Consumer, without ["claims"], row false,
@@ -86,6 +91,8 @@ verbs! {
         call words![10, token('x'), 30 * SECOND];
     "configure" Operator, without ["claims", "messages", "attrs", "dead", "recent", "nodes"], row false,
         call words!["max_attempts", 3];
+    "depart" Operator, without ["nodes"], row false,
+        call words!["", 0, "17", "s"];
     "dues" Producer, without ["claims", "messages", "attrs", "dead", "recent", "nodes"], row false,
         call words![T0, T0 + HOUR];
     "extend" Consumer, without ["attrs", "dead", "recent", "nodes"], row true,

@@ -40,6 +40,7 @@ mod nodes {
 mod partitions {
     pub(crate) mod calls;
     pub(crate) mod layout3;
+    pub(crate) mod moves;
     pub(crate) mod remaps;
 }
 

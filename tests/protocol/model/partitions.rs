@@ -91,7 +91,10 @@ impl World {
         let rank = self
             .leader_rank
             .map(|rank| ("leader_rank".into(), rank.into()));
-        [epoch, map, rank].into_iter().flatten().collect()
+        let mapped = map
+            .is_some()
+            .then(|| ("mapped_ms".into(), self.mapped_ms.into()));
+        [epoch, map, mapped, rank].into_iter().flatten().collect()
     }
 
     pub(crate) fn remap(
@@ -126,7 +129,7 @@ impl World {
             format!("REMEMBERS {}", (last - now.0 as f64 / 1_000.0).ceil())
         } else {
             self.create(after)?;
-            (self.epoch, self.map) = (epoch, map);
+            (self.epoch, self.map, self.mapped_ms) = (epoch, map, now.ceil());
             let header = self.finish(now, true, true);
             return Ok(Reply::List(vec![header, "DONE".into()]));
         };

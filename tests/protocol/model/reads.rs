@@ -346,6 +346,7 @@ impl World {
                 .flatten()
                 .map(|(name, count)| (name, count.into())),
         );
+        pairs.extend(self.map.is_some().then(|| ("moving", 0u64.into())));
         let flat = pairs
             .into_iter()
             .flat_map(|(name, value)| [name.into(), value])

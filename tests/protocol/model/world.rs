@@ -104,6 +104,8 @@ pub(crate) struct World {
     pub(crate) is_home: bool,
     /// The epoch of the last map; 0 without a map.
     pub(crate) epoch: u64,
+    /// When the partition took its map.
+    pub(crate) mapped_ms: u64,
     /// The map, in a queue of layout 2.
     pub(crate) map: Option<String>,
     /// The word about its rank in the leader's last beat, in a queue of layout 2.

@@ -21,6 +21,17 @@ fn payload() -> String {
     "x".repeat(100)
 }
 
+/// A batch of these records, in MessagePack.
+fn batch(texts: Vec<Text>) -> Text {
+    let mut packed = vec![0xdc];
+    packed.extend((texts.len() as u16).to_be_bytes());
+    for text in texts {
+        packed.extend([0xd9, text.0.len() as u8]);
+        packed.extend(text.0);
+    }
+    Text(packed)
+}
+
 fn fires(count: usize) -> String {
     let fires: Vec<u64> = (1..=count as u64).map(|at| T0 + at * 60_000).collect();
     listed("2026a", 0, &fires)
@@ -98,6 +109,14 @@ pub(crate) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
                 ("remove", T0, with("remove", &others)),
             ]
         }
+        "arrive" => {
+            let records = (0..256).flat_map(|_| {
+                let text = [stock.fresh(), "scheduled".into(), Text::from(T0 + HOUR)];
+                text.into_iter().chain([payload().into(), "".into()])
+            });
+            let packed = batch(records.collect());
+            call(words!["17", stock.number(), packed])
+        }
         "audit" => PARTS
             .into_iter()
             .map(|part| (part, T0, words![part, 0, AUDIT as u64, ""]))
@@ -113,6 +132,7 @@ pub(crate) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
             .map(|(what, count)| (what, T0, claim(stock, count)))
             .collect(),
         "configure" => call(words!["max_attempts", 5]),
+        "depart" => call([words!["", 0, "17"], stock.ids("scheduled", 256)].concat()),
         "dues" => call(
             (0..MAX_DUES as u64)
                 .map(|at| Text::from(T0 + at * 60_000))

@@ -13,9 +13,11 @@ use crate::vectors::{plausible, seed};
 const MAP: &str = "7|- 17|- 17";
 
 /// The verbs whose calls carry the epoch of the caller's map. A requeue does so if it names ids.
-const FENCED: [&str; 8] = [
+const FENCED: [&str; 10] = [
     "ack_push",
+    "arrive",
     "cancel",
+    "depart",
     "get",
     "push",
     "requeue",

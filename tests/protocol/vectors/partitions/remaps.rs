@@ -44,6 +44,7 @@ fn a_change_writes_layout_epoch_and_map() -> Result<()> {
             ("layout", "2"),
             ("epoch", "7"),
             ("map", "7|-|- 17"),
+            ("mapped_ms", "1700000000000"),
             ("seq", "2"),
         ];
         state
@@ -221,7 +222,12 @@ fn a_close_is_allowed_on_a_partition_with_messages() -> Result<()> {
     ensure!(remap(&mut queue, T0, words!["close", 0, "7|-|"])? == "DONE");
     expect(&mut queue, before, |state| {
         crate::vectors::count(state, "seq", 1);
-        let fields = [("layout", "2"), ("epoch", "7"), ("map", "7|-|")];
+        let fields = [
+            ("layout", "2"),
+            ("epoch", "7"),
+            ("map", "7|-|"),
+            ("mapped_ms", "1700000000000"),
+        ];
         state
             .meta
             .extend(fields.map(|(field, value)| (field.into(), value.into())));
