@@ -119,7 +119,7 @@ pub(crate) fn leased(state: &State) -> Result<Vec<Text>> {
     for (id, claim) in state
         .claims
         .iter()
-        .filter(|(id, _)| id.0.first().is_some_and(|byte| *byte > 2))
+        .filter(|(id, _)| id.0.first().is_some_and(|byte| *byte > 5))
     {
         ensure!(claim.0.len() > 16, "{id:?} has a claim that cannot be read");
         ids.push(id.clone());
