@@ -556,9 +556,14 @@ local function one(i)
     local cancelled = tonumber(redis.call('ZMSCORE', RECENT, id)[1] or 0)
     earlier = (cancelled <= now or cancelled ~= asked.undo + REPEAT_MS + CANCELLED) and 'USED'
   end
-  earlier = earlier or not asked.reuse and remembered(i) and 'REMEMBERED ' .. int(remembered(i)) or nil
-  local reply = (flight or probes) and away(id, earlier) or earlier
-  if reply and reply ~= 'ABSENT' then return reply end
+  if not (earlier or asked.reuse) and remembered(i) then
+    earlier = 'REMEMBERED ' .. int(remembered(i))
+  end
+  if flight or probes then
+    earlier = away(id, earlier)
+    earlier = earlier ~= 'ABSENT' and earlier
+  end
+  if earlier then return earlier end
   local late = expired_already(due, asked)
   if late then return late end
   if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end

@@ -38,7 +38,7 @@ if current and current == number then
   end
   redis.call('HDEL', CLAIMS, DEPARTED_IDS, DEPARTED)
   redis.call('HDEL', META, 'moving')
-  current, changed = nil, true
+  current, to, messages, changed = nil, nil, nil, true
 end
 if current or #ARGV == 4 then
   local batch = current and redis.call('HGET', CLAIMS, DEPARTED) or ''
