@@ -132,7 +132,7 @@ verbs! {
     Push "push", Upsert "upsert", Promote "promote", Claim "claim", Ack "ack", AckPush "ack_push", Again "again", Retry "retry", Release "release",
     Snooze "snooze", Throttle "throttle", Bury "bury", Extend "extend", Reap "reap", Cancel "cancel", Reschedule "reschedule", RunNow "run_now",
     Requeue "requeue", Purge "purge", Pause "pause", Resume "resume", Configure "configure", Beat "beat",
-    Get "get", Peek "peek", Stats "stats", History "history", Verify "verify", Audit "audit", Remap "remap",
+    Get "get", Peek "peek", Stats "stats", History "history", Verify "verify", Audit "audit", Remap "remap", Depart "depart", Arrive "arrive",
     Schedule "schedule", Schedules "schedules", Amend "amend", Trigger "trigger", Refill "refill",
     Dues "dues", Nodes "nodes", Held "held",
 }
