@@ -13,7 +13,7 @@ use crate::protocol::replies::Reply;
 use crate::protocol::results::inspect;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
-use crate::router::Routing;
+use crate::router::{Routing, Step};
 use crate::server::patience::Repeat;
 
 impl<C: Codec> Queue<C> {
@@ -236,7 +236,8 @@ impl<C: Codec> Queue<C> {
     }
 
     /// Lists the partitions of the queue in the order of their indexes, with the stats of each.
-    /// Reads the map first, and waits up to 10 s while it changes.
+    /// Reads the map first. While the number of partitions changes, the list has the old ones and
+    /// then the new ones.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -248,7 +249,7 @@ impl<C: Codec> Queue<C> {
     pub async fn partitions(&self) -> Result<Vec<PartitionInfo>, Error> {
         let router = self.router();
         router.refresh(&router.current()).await?;
-        let partitions = Routing::new(router).settled().await?;
+        let partitions = Routing::new(router).partitions().await?;
         let mut found = Vec::new();
         for partition in partitions.list() {
             let mut reply = partition.call(Verb::Stats, &[], Repeat::Harmless).await?;
@@ -264,7 +265,8 @@ impl<C: Codec> Queue<C> {
     }
 
     /// The names of the ten keys of the partition that this id belongs to, in the order in which
-    /// every script takes them. Reads the map first, and waits up to 10 s while it changes.
+    /// every script takes them. Reads the map first. While the number of partitions changes, it is
+    /// the partition to which the message goes.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -275,7 +277,8 @@ impl<C: Codec> Queue<C> {
         limits::check_id(id.as_ref())?;
         let router = self.router();
         router.refresh(&router.current()).await?;
-        let partition = Routing::new(router).partition(id.as_ref()).await?;
+        let partitions = Routing::new(router).partitions().await?;
+        let partition = partitions.of_id(id.as_ref(), &Step::<()>::New);
         Ok(partition.keys().vector.to_vec())
     }
 }
