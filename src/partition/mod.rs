@@ -8,6 +8,7 @@ mod remap;
 mod reports;
 mod roles;
 mod schedules;
+mod transfer;
 pub(crate) mod verbs;
 
 use std::sync::Arc;
@@ -31,10 +32,11 @@ use crate::telemetry::metrics::Meters;
 pub(crate) use ack_push::FollowUps;
 pub(crate) use closing::Siblings;
 pub(crate) use producers::Producers;
-pub(crate) use remap::{StoredMap, Take};
+pub(crate) use remap::StoredMap;
 use reports::Reports;
 pub(crate) use roles::{Presence, Standing};
 pub(crate) use schedules::{Lists, list_length};
+pub(crate) use transfer::{Carrier, Fate};
 
 /// The place of a partition in its queue, according to one map.
 #[derive(Clone)]

@@ -4,12 +4,17 @@
 //! carries the epoch of the map by which it was routed. A partition with another epoch refuses it
 //! (`REMAPPED` or `BEHIND`) and changes nothing; then the router reads the map again.
 
+mod closing;
 mod copies;
+mod limits;
 mod partitions;
+mod plan;
+mod progress;
 mod refresh;
 mod registry;
 mod repartition;
 mod routing;
+mod transfer;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
@@ -25,8 +30,10 @@ use crate::server::servers::Servers;
 use crate::telemetry::metrics::Meters;
 
 pub(crate) use partitions::{Partitions, Step};
+pub(crate) use progress::Pace;
 pub(crate) use refresh::HOME_LIMIT;
 pub(crate) use registry::Registry;
+pub(crate) use repartition::Conduct;
 pub(crate) use routing::{Routing, may_send_again};
 
 /// The way from a partition to its router.

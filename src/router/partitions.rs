@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::partition::{Partition, PlaceInQueue, Siblings, StoredMap, Take};
+use crate::partition::{Partition, PlaceInQueue, Siblings, StoredMap};
 use crate::protocol::partition_map::{PartitionMap, Tag, index_of};
 use crate::protocol::results::administer::Remapped;
-use crate::router::repartition::{changed_meanwhile, next_epoch};
+use crate::router::limits::next_epoch;
+use crate::router::repartition::changed_meanwhile;
 use crate::router::{Router, RouterLink};
 use crate::server::servers::Servers;
 use crate::telemetry::metrics::Meters;
@@ -177,7 +178,7 @@ impl Partitions {
 }
 
 /// The tags before a change of the map, followed by those that the change adds.
-pub(super) fn all_tags(map: &PartitionMap) -> Vec<Tag> {
+fn all_tags(map: &PartitionMap) -> Vec<Tag> {
     let new = map.new.iter().filter(|tag| !map.old.contains(tag));
     map.old.iter().chain(new).copied().collect()
 }
@@ -226,7 +227,7 @@ impl Router {
         } else {
             let next = next_epoch(known.home(), epoch).await?;
             let deleting = PartitionMap::changing(next, all_tags(&map), Vec::new());
-            let closed = known.home().change(epoch, &deleting, Take::WithMessages);
+            let closed = known.home().close(epoch, &deleting);
             match closed.await? {
                 Remapped::Done => deleting,
                 _ => return Err(changed_meanwhile(self.queue_name())),

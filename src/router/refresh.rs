@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, ErrorKind};
 use crate::partition::{Partition, StoredMap};
 use crate::protocol::partition_map::{PartitionMap, Tag};
-use crate::router::repartition::restore_limits;
+use crate::router::limits::restore_limits;
 use crate::router::{LastRead, Partitions, Router};
 use crate::telemetry::events;
 

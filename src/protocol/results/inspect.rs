@@ -196,6 +196,7 @@ pub(crate) fn stats(reply: &mut Reply) -> Result<QueueStats, Error> {
             "ready" => &mut stats.ready,
             "leased" => &mut stats.leased,
             "dead" => &mut stats.dead,
+            "moving" => &mut stats.moving,
             "recent" => &mut stats.recent,
             "nodes" => &mut stats.nodes,
             "overdue_ms" => &mut stats.overdue_ms,
