@@ -80,7 +80,7 @@ impl Carrier {
         let (after, tag) = (after.to_string(), tag.to_string());
         let mut args = vec![fate.as_bytes(), after.as_bytes(), tag.as_bytes()];
         args.extend(names.iter().map(Vec::as_slice));
-        Departed::decode(self.call(Verb::Depart, &args, !names.is_empty()).await?)
+        Departed::decode(self.call(Verb::Depart, &args).await?)
     }
 
     /// Stores the batch of this number that departed from the partition with this tag.
@@ -92,16 +92,12 @@ impl Carrier {
     ) -> Result<Arrived, Error> {
         let (from, number) = (from.to_string(), number.to_string());
         let args = [from.as_bytes(), number.as_bytes(), batch];
-        Arrived::decode(self.call(Verb::Arrive, &args, true).await?)
+        Arrived::decode(self.call(Verb::Arrive, &args).await?)
     }
 
     /// Calls a script with the epoch of the map before `args`, for up to 10 s: both verbs answer a
     /// repetition as the first try.
-    async fn call(&mut self, verb: Verb, args: &[&[u8]], waits: bool) -> Result<Reply, Error> {
-        if !waits {
-            let (partition, repeat) = (&self.partition, Repeat::Harmless);
-            return partition.call_fenced(verb, args, repeat).await;
-        }
+    async fn call(&mut self, verb: Verb, args: &[&[u8]]) -> Result<Reply, Error> {
         let partition = Arc::clone(&self.partition);
         let fence = partition.fence.as_bytes();
         let args: Vec<&[u8]> = [fence].into_iter().chain(args.iter().copied()).collect();

@@ -16,6 +16,9 @@ use crate::server::patience::patiently;
 /// The field of meta.
 const FIELD: &str = "change";
 
+/// The limits on what a partition holds. The others limit what it does.
+const ROOM: [&str; 3] = ["max_messages", "dead_keep", "max_remembered"];
+
 /// The plan of a change.
 #[derive(Clone)]
 pub(super) struct Plan {
@@ -56,12 +59,19 @@ impl Plan {
         let all: BTreeSet<_> = map.old.iter().chain(&map.new).collect();
         // While messages move, a limit may be exceeded rather than refuse the change.
         let both = limits.of_partition(all.len());
-        let both = both.or_else(|_| limits.of_partition(old.max(new)))?;
+        let mut both = texts(both.or_else(|_| limits.of_partition(old.max(new)))?);
+        let roomy = texts(limits.of_partition(old.min(new))?);
+        for (pair, roomy) in both.chunks_mut(2).zip(roomy.chunks(2)) {
+            // Nothing is refused or trimmed only because it is not spread yet.
+            if ROOM.contains(&pair[0].as_str()) {
+                pair.clone_from_slice(roomy);
+            }
+        }
         Ok(Self {
             epoch: map.epoch,
             takes_back: 0,
             old: shares_of(of_home)?,
-            both: texts(both),
+            both,
             new: texts(limits.of_partition(new)?),
             is_spread: false,
         })

@@ -190,6 +190,7 @@ impl Router {
         let mut plan = Plan::of(home, map, &of_home).await?;
         plan.keep(home).await?;
         for partition in list {
+            // This also waits until the replicas have the map.
             if Source::new(&job, partition)?.settle().await? {
                 // The batch may have ended in a partition that was empty before.
                 drained.clear();
