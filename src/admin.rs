@@ -5,6 +5,8 @@
 //!   [`Queue::examine`](crate::Queue::examine) return a [`Checkup`] with [`Finding`]s, and the
 //!   second one can also repair the queue. [`AuditSteps`] checks each message at the caller's pace.
 //! - **Act in steps.** [`BulkSteps`] requeues or purges many messages at the caller's pace.
+//! - **Grow.** [`Repartition`] changes the number of partitions of a queue while it is used, and
+//!   reports its [`RepartitionProgress`].
 //! - **Find queues.** [`QueueScan`] walks through the keys of a server, and [`NewQueue`] reports
 //!   queues as they are created.
 //! - **Grant.** [`acl_rules`] returns the least rights of each [`AclRole`] on a queue, and
@@ -31,7 +33,8 @@ pub use crate::doctor::{
     AuditProgress, AuditSteps, Checkup, Finding, ServerTime, UncheckedPart, shell_word,
 };
 pub use crate::functions::{FunctionsStatus, functions_code, functions_version, queue_keys};
+pub use crate::model::repartition::{RepartitionPhase, RepartitionProgress};
 pub use crate::model::stats::{BulkEnd, BulkProgress};
-pub use crate::queue::BulkSteps;
+pub use crate::queue::{BulkSteps, Repartition};
 pub use crate::server::new_queues::NewQueue;
 pub use crate::server::queue_scan::QueueScan;

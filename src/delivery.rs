@@ -2,6 +2,7 @@
 
 mod accessors;
 mod calls;
+mod follow;
 mod handle;
 mod observers;
 mod settle;

@@ -8,7 +8,8 @@ use uuid::Uuid;
 
 use crate::batch::by_claim::ByClaim;
 use crate::batch::call::CallSpec;
-use crate::batch::item::Pending;
+use crate::batch::item::{Answered, Item, Pending};
+use crate::batch::replied::Replied;
 use crate::batch::verb::{BatchVerb, Prefix, Tries, Verdict};
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::message::compact;
@@ -27,8 +28,8 @@ struct FirstTry {
     latest_start_us: i64,
 }
 
-/// The results of a call, in the order of the batch.
-type Results<T> = Vec<Result<T, Error>>;
+/// The replies of a call, in the order of the batch.
+type Results<T> = Vec<Replied<T>>;
 
 /// The items of a call that have no result yet.
 pub(crate) struct InFlightBatch<V: BatchVerb> {
@@ -141,7 +142,8 @@ impl<V: BatchVerb> InFlightBatch<V> {
     fn hand_back(&mut self, error: &Error) {
         let error = self.of_all_tries(error);
         for pending in std::mem::take(&mut self.batch) {
-            pending.answer.hand_back(pending.item, error.clone());
+            let answered = Answered::Remapped(pending.item, error.clone());
+            pending.answer.answer(answered);
         }
     }
 
@@ -220,7 +222,7 @@ impl<V: BatchVerb> InFlightBatch<V> {
         let mut again = Vec::new();
         let decided = std::mem::take(results);
         for (pending, result) in std::mem::take(&mut self.batch).into_iter().zip(decided) {
-            if pending.item.repeat == Repeat::Harmless && result.as_ref().is_ok_and(V::is_change) {
+            if pending.item.repeat == Repeat::Harmless && result.is_change::<V>() {
                 again.push(pending);
             } else {
                 self.batch.push(pending);
@@ -251,11 +253,13 @@ impl<V: BatchVerb> InFlightBatch<V> {
         let (mut reply, waited) = lane.call_durably(V::VERB, keys, &args, *durability).await?;
         let now_us = reply.header.now_us;
         if V::ALONE {
-            return Ok((vec![Ok(V::decode_only(&mut reply.body, now_us)?)], waited));
+            let only = Ok(V::decode_only(&mut reply.body, now_us)?);
+            return Ok((vec![Replied::Result(only)], waited));
         }
         let mut items = reply.body.parts()?;
         if V::SHARES_RESULT && items.len() == 1 {
-            return Ok((vec![V::decode(&items.text()?, now_us); batch.len()], waited));
+            let shared = Replied::decode::<V>(&items.text()?, now_us);
+            return Ok((vec![shared; batch.len()], waited));
         }
         if items.len() != batch.len() {
             let (verb, found, sent) = (V::VERB.name(), items.len(), batch.len());
@@ -264,7 +268,7 @@ impl<V: BatchVerb> InFlightBatch<V> {
         }
         let results = batch
             .iter()
-            .map(|_| Ok(V::decode(&items.text()?, now_us)))
+            .map(|_| Ok(Replied::decode::<V>(&items.text()?, now_us)))
             .collect::<Result<Vec<_>, Error>>()?;
         Ok(match by_claim {
             Some(by_claim) => (by_claim.in_batch_order(results), waited),
@@ -279,7 +283,19 @@ impl<V: BatchVerb> InFlightBatch<V> {
             repeated: self.repeated,
             latest_start_us: first.map_or(i64::MAX, |first| first.latest_start_us),
         };
-        for (pending, result) in std::mem::take(&mut self.batch).into_iter().zip(results) {
+        for (pending, replied) in std::mem::take(&mut self.batch).into_iter().zip(results) {
+            let (result, is_away) = match replied {
+                Replied::Result(result) => (result, false),
+                Replied::Away(Some(result)) => (result, true),
+                Replied::Away(None) => {
+                    pending.answer.answer(Answered::Away(pending.item, None));
+                    continue;
+                }
+                Replied::Moving => {
+                    pending.answer.answer(Answered::Moving(pending.item));
+                    continue;
+                }
+            };
             let result = match result {
                 Ok(output) => match V::verdict(&output, &tries) {
                     Verdict::Final => Ok(output),
@@ -299,7 +315,15 @@ impl<V: BatchVerb> InFlightBatch<V> {
                 }
                 Err(refusal) => Err(refusal),
             };
-            self.answer(pending, result, shortfall);
+            // An earlier try of this call made the change that the partition remembers.
+            let is_own = self.repeated && result.as_ref().is_ok_and(V::is_change);
+            if is_away && !is_own {
+                let result = Self::confirmed(&pending.item, result, shortfall);
+                let answered = Answered::Away(pending.item, Some(result));
+                pending.answer.answer(answered);
+            } else {
+                self.answer(pending, result, shortfall);
+            }
         }
     }
 
@@ -324,20 +348,32 @@ impl<V: BatchVerb> InFlightBatch<V> {
     fn answer(
         &self,
         pending: Pending<V::Output>,
-        mut result: Result<V::Output, Error>,
+        result: Result<V::Output, Error>,
         shortfall: Option<&str>,
     ) {
         if let Some(count) = V::count(&result) {
             self.spec.meters.add(count);
         }
-        if let Some(shortfall) = shortfall
-            && result.as_ref().is_ok_and(V::is_change)
-        {
+        let was_ok = result.is_ok();
+        let result = Self::confirmed(&pending.item, result, shortfall);
+        if was_ok && result.is_err() {
             self.spec.meters.add(Counter::Unconfirmed);
-            let id = pending.item.id();
-            result = Err(Error::unconfirmed(V::VERB.name(), id, shortfall));
         }
         pending.answer.send(result);
+    }
+
+    /// The result for the caller of an item: an error if replicas or disks did not confirm a change.
+    fn confirmed(
+        item: &Item,
+        result: Result<V::Output, Error>,
+        shortfall: Option<&str>,
+    ) -> Result<V::Output, Error> {
+        match shortfall {
+            Some(shortfall) if result.as_ref().is_ok_and(V::is_change) => {
+                Err(Error::unconfirmed(V::VERB.name(), item.id(), shortfall))
+            }
+            _ => result,
+        }
     }
 }
 

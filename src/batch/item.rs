@@ -52,14 +52,24 @@ pub(crate) enum Answered<T> {
     /// The partition has another map than the one that routed the item here. Nothing was applied;
     /// the caller routes the item by the newer map.
     Remapped(Item, Error),
+    /// The message is on its way to another partition, and nothing was applied.
+    Moving(Item),
+    /// The partition does not have the message, which belongs to another partition. Nothing was
+    /// applied. If the partition remembers the id, that is the result unless the other partition
+    /// has the message.
+    Away(Item, Option<Result<T, Error>>),
 }
 
 impl<T> Answered<T> {
     /// The result of the item, for a caller that cannot send the item to another partition.
-    fn result(self) -> Result<T, Error> {
+    pub(crate) fn result(self) -> Result<T, Error> {
         match self {
             Self::Result(result) => result,
             Self::Remapped(_, error) => Err(error),
+            Self::Moving(_) | Self::Away(..) => {
+                let message = "the message is at another partition of the queue: repeat the call";
+                Err(Error::new(ErrorKind::Unavailable, Applied::No, message))
+            }
         }
     }
 }
@@ -73,12 +83,7 @@ impl<T> Sender<T> {
         self.answer(Answered::Result(result));
     }
 
-    /// Gives the item back to its caller, because the partition has another map.
-    pub(crate) fn hand_back(self, item: Item, error: Error) {
-        self.answer(Answered::Remapped(item, error));
-    }
-
-    fn answer(mut self, answered: Answered<T>) {
+    pub(crate) fn answer(mut self, answered: Answered<T>) {
         if let Some(sender) = self.0.take() {
             // A caller that dropped its future needs no result.
             let _ = sender.send(answered);

@@ -12,6 +12,7 @@ mod call;
 mod gather;
 mod in_flight;
 mod item;
+mod replied;
 mod supervise;
 mod verb;
 

@@ -80,24 +80,6 @@ impl LeaseCalls<'_> {
             .await
     }
 
-    pub(crate) async fn ack_push(
-        &self,
-        messages: impl IntoIterator<Item = Message>,
-    ) -> Result<AckPushOutcome, Error> {
-        let (id, token) = (self.granted.id(), self.granted.token());
-        let mut follow_ups = self.partition.follow_ups(id, messages)?;
-        if follow_ups.is_empty() {
-            return Ok(match self.ack().await? {
-                SettleOutcome::Done => AckPushOutcome::Done(Vec::new()),
-                SettleOutcome::Gone => AckPushOutcome::Gone,
-                SettleOutcome::Lost => AckPushOutcome::Lost,
-            });
-        }
-        let item = follow_ups.take_item(token, id);
-        let result = self.partition.settlers().ack_push.submit(item).await?;
-        follow_ups.followed(result, self.partition)
-    }
-
     async fn submit<V: BatchVerb, const N: usize>(
         &self,
         batcher: &Batcher<V>,

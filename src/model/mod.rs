@@ -16,6 +16,7 @@ pub(crate) mod push_rules;
 pub(crate) mod rate;
 pub(crate) mod reached;
 pub(crate) mod receipt;
+pub(crate) mod repartition;
 pub(crate) mod retry;
 pub(crate) mod schedule;
 pub(crate) mod settlement;

@@ -22,6 +22,9 @@ pub struct QueueStats {
     pub leased: u64,
     /// Dead messages.
     pub dead: u64,
+    /// Messages on their way from one partition to another, while the number of partitions changes.
+    /// They count in none of the states.
+    pub moving: u64,
     /// Entries of the deduplication memory: ids that ended, and calls, remembered so that late
     /// repetitions are recognised.
     pub recent: u64,
@@ -126,6 +129,7 @@ impl QueueStats {
             (&mut self.ready, other.ready),
             (&mut self.leased, other.leased),
             (&mut self.dead, other.dead),
+            (&mut self.moving, other.moving),
             (&mut self.recent, other.recent),
             (&mut self.pushed, other.pushed),
             (&mut self.claimed, other.claimed),
@@ -223,6 +227,12 @@ pub struct PartitionInfo {
     pub slot: u16,
     /// The address of the server that holds the partition.
     pub server: String,
+    /// Whether messages leave the partition: the number of partitions changes, and the new one has
+    /// no place for it.
+    pub leaves: bool,
+    /// Whether the partition is new: the number of partitions changes, and the old one had no place
+    /// for it.
+    pub joins: bool,
     /// What the partition holds and has done.
     pub stats: QueueStats,
 }

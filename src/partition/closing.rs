@@ -9,18 +9,20 @@ use crate::partition::{Partition, PlaceInQueue};
 use crate::protocol::keys::Keys;
 use crate::protocol::partition_map::Tag;
 use crate::protocol::verbs::Verb;
+use crate::router::{Router, RouterLink};
 use crate::server::patience::Repeat;
 use crate::server::route::RoutedLane;
 use crate::server::servers::Servers;
 use crate::telemetry::metrics::Meters;
 
-/// The partitions of one map, for calls that close all but one. All partitions of the map share it.
+/// The partitions of one map and their router, for calls that close all but one. All partitions of the map share it.
 ///
 /// The calls are made in rounds. The first caller closes the partitions; all callers that come
 /// meanwhile share the next round, which uses the longest of their times. So 64 handlers that
 /// throttle together cause at most two rounds.
 pub(crate) struct Siblings {
     queue_name: String,
+    router: RouterLink,
     list: Vec<Sibling>,
     next: std::sync::Mutex<Round>,
     last: tokio::sync::Mutex<LastRound>,
@@ -56,6 +58,7 @@ impl Siblings {
         queue_name: &str,
         tags: &[Tag],
         servers: &Arc<Servers>,
+        router: &RouterLink,
     ) -> Result<Arc<Self>, Error> {
         let sibling = |tag: &Tag| {
             let keys = Arc::new(Keys::of_partition(queue_name, *tag)?);
@@ -69,6 +72,7 @@ impl Siblings {
         let only = tags.len() == 1;
         Ok(Arc::new(Self {
             queue_name: queue_name.to_owned(),
+            router: Arc::clone(router),
             list: match only {
                 true => Vec::new(),
                 false => tags.iter().map(sibling).collect::<Result<_, Error>>()?,
@@ -182,6 +186,11 @@ impl Sibling {
 }
 
 impl Partition {
+    /// The router of the queue; `None` if nobody uses the queue any more.
+    pub(crate) fn router(&self) -> Option<Arc<Router>> {
+        self.place.siblings.router.get()?.upgrade()
+    }
+
     /// Closes the other partitions of the queue for this long: those in the map that this process
     /// knows.
     ///

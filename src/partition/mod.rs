@@ -8,6 +8,7 @@ mod remap;
 mod reports;
 mod roles;
 mod schedules;
+mod transfer;
 pub(crate) mod verbs;
 
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::error::Error;
 use crate::model::durability::Durability;
 use crate::partition::producers::ProducerPool;
 use crate::protocol::keys::Keys;
-use crate::protocol::partition_map::Tag;
+use crate::protocol::partition_map::{Tag, index_of};
 use crate::protocol::replies::Reply;
 use crate::protocol::verbs::Verb;
 use crate::server::failure;
@@ -28,12 +29,14 @@ use crate::server::route::{Route, RoutedLane};
 use crate::server::servers::Servers;
 use crate::telemetry::metrics::Meters;
 
+pub(crate) use ack_push::FollowUps;
 pub(crate) use closing::Siblings;
 pub(crate) use producers::Producers;
-pub(crate) use remap::{StoredMap, Take};
+pub(crate) use remap::StoredMap;
 use reports::Reports;
 pub(crate) use roles::{Presence, Standing};
 pub(crate) use schedules::{Lists, list_length};
+pub(crate) use transfer::{Carrier, Fate};
 
 /// The place of a partition in its queue, according to one map.
 #[derive(Clone)]
@@ -41,9 +44,13 @@ pub(crate) struct PlaceInQueue {
     pub(crate) tag: Tag,
     /// The epoch of the map; `None` for the partition of a queue without a map.
     pub(crate) epoch: Option<u64>,
+    /// The index among all partitions of the map.
     pub(crate) index: usize,
-    /// How many partitions the map has.
-    pub(crate) partitions: usize,
+    /// For each list of tags by which the map assigns ids: the index in it, and its length. Two
+    /// lists while the map changes.
+    pub(crate) lists: Vec<(Option<usize>, usize)>,
+    /// Whether calls that name ids create nothing, because the ids belong to another partition.
+    pub(crate) probes: bool,
     /// All partitions of the map.
     pub(crate) siblings: Arc<Siblings>,
 }
@@ -52,8 +59,15 @@ impl PlaceInQueue {
     /// The first argument of calls that name ids: the epoch of the map, which the script compares
     /// with its own.
     fn fence(&self) -> Arc<str> {
-        let fence = self.epoch.map(|epoch| format!("m{epoch}"));
+        let form = if self.probes { 'p' } else { 'm' };
+        let fence = self.epoch.map(|epoch| format!("{form}{epoch}"));
         fence.unwrap_or_default().into()
+    }
+
+    /// Whether the message of this id is in this partition or nowhere.
+    fn holds(&self, id: &[u8]) -> bool {
+        let mut lists = self.lists.iter();
+        lists.all(|(index, partitions)| *index == Some(index_of(id, *partitions)))
     }
 }
 
@@ -214,8 +228,9 @@ impl Partition {
             tag: Tag::Home,
             epoch: None,
             index: 0,
-            partitions: 1,
-            siblings: Siblings::new(queue_name, &[Tag::Home], servers)?,
+            lists: vec![(Some(0), 1)],
+            probes: false,
+            siblings: Siblings::new(queue_name, &[Tag::Home], servers, &Arc::default())?,
         };
         Self::new(queue_name, place, servers, &Arc::new(Meters::new()))
     }

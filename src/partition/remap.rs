@@ -18,15 +18,6 @@ pub(crate) struct StoredMap {
     pub(crate) incarnation: Option<String>,
 }
 
-/// Under which condition a partition accepts a new map.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Take {
-    /// Only if the partition holds no message and remembers no call.
-    IfEmpty,
-    /// Even if the partition holds messages.
-    WithMessages,
-}
-
 impl StoredMap {
     /// Reads the map that the partition with these keys stores.
     pub(crate) async fn read(
@@ -69,20 +60,32 @@ impl Partition {
         self.remap(&[b"forward", map.as_bytes()]).await.map(drop)
     }
 
-    /// Gives the partition this map in place of the one with epoch `expected`.
-    pub(crate) async fn change(
+    /// Gives the partition this map in place of the one with epoch `expected`, whatever it holds.
+    pub(crate) async fn close(&self, expected: u64, map: &PartitionMap) -> Result<Remapped, Error> {
+        let (expected, map) = (expected.to_string(), map.to_string());
+        self.remap(&[b"close", expected.as_bytes(), map.as_bytes()])
+            .await
+    }
+
+    /// Gives the partition this map as [`close`](Self::close) does, if it is empty. Also returns
+    /// whether this call did it: a client may have given the partition the map with its messages.
+    pub(crate) async fn change_if_empty(
         &self,
         expected: u64,
         map: &PartitionMap,
-        take: Take,
-    ) -> Result<Remapped, Error> {
-        let word = match take {
-            Take::IfEmpty => "change",
-            Take::WithMessages => "close",
-        };
+    ) -> Result<(Remapped, bool), Error> {
         let (expected, map) = (expected.to_string(), map.to_string());
-        self.remap(&[word.as_bytes(), expected.as_bytes(), map.as_bytes()])
-            .await
+        let args = [&b"change"[..], expected.as_bytes(), map.as_bytes()];
+        let reply = self.call(Verb::Remap, &args, Repeat::Harmless).await?;
+        let now_us = reply.header.now_us;
+        let remapped = Remapped::decode(reply)?;
+        let meta = self.keys().meta();
+        let [mapped_ms] = self.control().fields(meta, ["mapped_ms"]).await?;
+        let own_ms = now_us.div_euclid(1_000) + i64::from(now_us % 1_000 > 0);
+        Ok((
+            remapped,
+            mapped_ms.is_some_and(|ms| ms == own_ms.to_string()),
+        ))
     }
 
     /// Removes the partition if it is empty and its map has this epoch. Must not be called for the

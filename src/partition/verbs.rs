@@ -82,7 +82,7 @@ fn push_verdict(verb: Verb, result: &PushResult, tries: &Tries) -> Verdict {
     }
 }
 
-pub(super) fn push_count(result: &Result<PushResult, Error>) -> Option<Counter> {
+pub(crate) fn push_count(result: &Result<PushResult, Error>) -> Option<Counter> {
     Some(match result {
         Ok(PushResult::Created { .. }) => Counter::PushCreated,
         Ok(PushResult::Exists(_)) => Counter::PushExisting,

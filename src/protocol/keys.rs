@@ -68,6 +68,10 @@ impl Keys {
     }
 
     /// The deduplication memory: the sorted set of remembered calls and ended ids.
+    pub(crate) fn messages(&self) -> &str {
+        &self.vector[4]
+    }
+
     pub(crate) fn recent(&self) -> &str {
         &self.vector[7]
     }

@@ -65,9 +65,14 @@ impl PartitionMap {
         Self { epoch, old, new }
     }
 
-    /// Whether the map is settled, so that ids may be routed by it. While it changes, callers wait.
+    /// Whether both lists of tags are the same.
     pub(crate) fn is_settled(&self) -> bool {
         self.old == self.new
+    }
+
+    /// Whether messages move from the partitions of the old list to those of the new one.
+    pub(crate) fn moves(&self) -> bool {
+        !self.is_settled() && !self.new.is_empty()
     }
 
     /// Reads the map that is stored at the home of `queue_name`.

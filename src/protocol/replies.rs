@@ -184,6 +184,11 @@ impl Body {
         self.parts.len() == 0
     }
 
+    /// Whether the next part is an array without parts.
+    pub(crate) fn is_next_empty(&self) -> bool {
+        matches!(self.parts.as_slice().first(), Some(Value::Array(parts)) if parts.is_empty())
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.parts.len()
     }

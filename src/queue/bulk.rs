@@ -12,10 +12,11 @@ use crate::model::push_rules::OnConflict;
 use crate::model::receipt::Receipt;
 use crate::partition::Partition;
 use crate::partition::producers::receipt;
+use crate::partition::verbs::push_count;
 use crate::protocol::counts::items_of;
-use crate::protocol::partition_map::{index_of, steer};
+use crate::protocol::partition_map::steer;
 use crate::protocol::results::produce::PushResult;
-use crate::router::Partitions;
+use crate::router::{Partitions, Step};
 
 /// What a bulk push keeps of a message besides its item.
 pub(super) struct Slot {
@@ -24,6 +25,9 @@ pub(super) struct Slot {
     pub(super) due: Due,
     pub(super) durability: Durability,
     pub(super) on_conflict: OnConflict,
+    /// Whether nobody else knows the id.
+    pub(super) is_fresh: bool,
+    pub(super) step: Step<PushResult>,
 }
 
 impl Slot {
@@ -33,16 +37,25 @@ impl Slot {
     }
 }
 
-/// A message that its partition refused because of the map's epoch.
-pub(super) struct Refused {
+/// A message that has no result after a round.
+pub(super) struct Left {
     pub(super) item: Item,
     pub(super) slot: Slot,
-    pub(super) by: Arc<Partition>,
-    pub(super) refusal: Error,
+    /// The partition that refused it because of the map's epoch, and its error.
+    pub(super) refusal: Option<(Arc<Partition>, Error)>,
+}
+
+impl Left {
+    /// Whether the message is on its way to another partition, or may be.
+    pub(super) fn is_moving(&self) -> bool {
+        self.refusal.is_none() && matches!(self.slot.step, Step::Old)
+    }
 }
 
 /// The messages of a bulk push that have no result yet.
 pub(super) struct Bulk {
+    partitions: Arc<Partitions>,
+    /// By the place of their partition.
     waiting: Vec<Waiting>,
     sent: Vec<Sent>,
     /// The index of the open partition, to which ids of the library's own go.
@@ -64,37 +77,37 @@ struct Sent {
 }
 
 impl Bulk {
-    pub(super) fn new(partitions: &Partitions, open: usize) -> Self {
+    pub(super) fn new(partitions: Arc<Partitions>, open: usize) -> Self {
         let waiting = |partition| Waiting {
             partition: Arc::clone(partition),
             kind: (Durability::Memory, OnConflict::Keep),
             group: Group::default(),
         };
         Self {
-            waiting: partitions.list().iter().map(waiting).collect(),
+            waiting: partitions.places().iter().map(waiting).collect(),
             sent: Vec::new(),
             open,
+            partitions,
         }
     }
 
     /// Makes an id that belongs to the open partition.
     pub(super) fn new_id(&self) -> Vec<u8> {
-        new_id_in(self.open, self.waiting.len())
+        new_id_in(self.open, self.partitions.takers())
     }
 
     /// Adds a message. If it does not fit the present call of its partition, sends that call first.
     pub(super) async fn add(&mut self, item: Item, slot: Slot) {
-        let partitions = self.waiting.len();
-        let index = index_of(item.id(), partitions);
-        let waiting = &mut self.waiting[index];
+        let place = self.partitions.place(item.id(), &slot.step);
+        let waiting = &mut self.waiting[place];
         let most = match slot.on_conflict {
             OnConflict::Keep => items_of("push"),
             _ => items_of("upsert"),
         };
         if waiting.kind != slot.kind() || !waiting.group.has_room_for(&item, most) {
             waiting.send().await;
-            if index == self.open {
-                self.open = (index + 1) % partitions;
+            if place == self.partitions.taker(self.open) {
+                self.open = (self.open + 1) % self.partitions.takers();
             }
         }
         waiting.kind = slot.kind();
@@ -106,36 +119,52 @@ impl Bulk {
         });
     }
 
-    /// Sends the remaining messages, and waits for all results. Returns the messages that were
-    /// refused because of the map's epoch.
+    /// Sends the remaining messages, and waits for all replies. Returns the messages that have no
+    /// result: they were refused because of the map's epoch, or go to another partition.
     pub(super) async fn send(
         mut self,
         results: &mut [Option<Result<Receipt, Error>>],
-    ) -> Vec<Refused> {
+    ) -> Vec<Left> {
         for waiting in &mut self.waiting {
             waiting.send().await;
         }
-        let mut refused = Vec::new();
+        let mut left = Vec::new();
         for sent in self.sent {
             let Sent {
-                slot,
+                mut slot,
                 id,
                 partition: by,
                 answer,
             } = sent;
-            match answer.answered().await {
+            let (item, step, refusal) = match answer.answered().await {
                 Answered::Result(result) => {
                     results[slot.index] = Some(receipt(result, id, slot.due));
+                    continue;
                 }
-                Answered::Remapped(item, refusal) => refused.push(Refused {
-                    item,
-                    slot,
-                    by,
-                    refusal,
-                }),
-            }
+                Answered::Remapped(item, refusal) => {
+                    (item, Step::first(slot.is_fresh), Some((by, refusal)))
+                }
+                Answered::Moving(item) => (item, Step::Old, None),
+                Answered::Away(item, remembered) => match (slot.step, remembered) {
+                    (Step::Ask(result), _) => {
+                        if let Some(count) = push_count(&result) {
+                            by.meters().add(count);
+                        }
+                        results[slot.index] = Some(receipt(result, id, slot.due));
+                        continue;
+                    }
+                    (_, Some(result)) => (item, Step::Ask(result), None),
+                    (_, None) => (item, Step::New, None),
+                },
+            };
+            slot.step = step;
+            left.push(Left {
+                item,
+                slot,
+                refusal,
+            });
         }
-        refused
+        left
     }
 }
 

@@ -1,5 +1,6 @@
 //! How a message ended, and waiting for it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -8,12 +9,13 @@ use crate::error::Error;
 use crate::model::codec::Codec;
 use crate::model::outcomes::MessageState;
 use crate::model::outcomes::{MessageEnd, WaitOutcome};
+use crate::partition::Partition;
 use crate::protocol::limits;
 use crate::protocol::replies::Reply;
 use crate::protocol::results::inspect;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
-use crate::router::Routing;
+use crate::router::{Routing, Step};
 use crate::server::patience::Repeat;
 
 /// The first pause of a wait. Each further pause is 1.5 times as long, up to the longest pause.
@@ -136,7 +138,36 @@ impl<C: Codec> Queue<C> {
     /// The reply of the script `get`, called with further arguments.
     pub(super) async fn look_up_with(&self, id: &[u8], more: &[&[u8]]) -> Result<Reply, Error> {
         limits::check_id(id)?;
+        let args = [&[id], more].concat();
         let mut routing = Routing::new(&self.router);
-        crate::queue::call(&mut routing, Verb::Get, id, more, Repeat::Harmless).await
+        loop {
+            let partitions = routing.partitions().await?;
+            let old = partitions.of_id(id, &Step::<()>::Old);
+            let new = partitions.of_id(id, &Step::<()>::New);
+            let (mut partition, mut read) = (old, self.get_at(old, &args).await);
+            if !Arc::ptr_eq(old, new)
+                && let Ok(first) = &read
+                && inspect::is_absent(&first.body)
+            {
+                let second = self.get_at(new, &args).await;
+                // Only the old partition may remember how the message ended.
+                let is_nowhere = |second: &Reply| inspect::is_absent(&second.body);
+                if !inspect::has_end(&first.body) || !second.as_ref().is_ok_and(is_nowhere) {
+                    (partition, read) = (new, second);
+                }
+            }
+            match read {
+                Err(refusal) if refusal.is_remapped() => {
+                    routing.refused(&[(partition, &refusal)]).await?;
+                }
+                Err(error) if error.code() == Some("MOVING") => routing.moving().await?,
+                read => return read,
+            }
+        }
+    }
+
+    async fn get_at(&self, partition: &Partition, args: &[&[u8]]) -> Result<Reply, Error> {
+        let call = partition.call_fenced(Verb::Get, args, Repeat::Harmless);
+        call.await
     }
 }

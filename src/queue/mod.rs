@@ -14,6 +14,7 @@ mod overview;
 mod produce;
 mod push;
 mod remote;
+mod repartition;
 mod schedule;
 mod schedules;
 mod steps;
@@ -26,6 +27,7 @@ pub(crate) use claim::{refuse_held, refuse_other_grants};
 pub use held::HeldClaim;
 pub use push::Push;
 pub use remote::RemoteDelivery;
+pub use repartition::Repartition;
 pub use schedule::ScheduleHandle;
 pub use schedules::ScheduleSet;
 pub use steps::BulkSteps;
@@ -35,10 +37,7 @@ use crate::error::Error;
 use crate::model::codec::{Codec, RawBytes};
 use crate::model::durability::Durability;
 use crate::partition::Producers;
-use crate::protocol::replies::Reply;
-use crate::protocol::verbs::Verb;
-use crate::router::{Router, Routing};
-use crate::server::patience::Repeat;
+use crate::router::{Router, Routing, Step, may_send_again};
 use crate::telemetry::metrics::Metrics;
 
 /// A named delay queue. Cheap to clone; clones share their connections, and their calls share
@@ -145,46 +144,43 @@ impl<C: Codec> fmt::Debug for Queue<C> {
 }
 
 /// Sends an item to the partition of its id, in a batch with other waiting items. Returns the
-/// result of this item.
-pub(super) async fn submit<V: BatchVerb>(
+/// result of this item. `is_fresh` says that nobody else knows the id.
+pub(crate) async fn submit<V: BatchVerb>(
     routing: &mut Routing<'_>,
     durability: Durability,
     batcher: &impl Fn(&Producers) -> &Batcher<V>,
     mut item: Item,
+    is_fresh: bool,
 ) -> Result<V::Output, Error> {
+    let mut step = Step::first(is_fresh);
     loop {
-        let partition = routing.partition(item.id()).await?;
+        let partitions = routing.partitions().await?;
+        let partition = partitions.of_id(item.id(), &step);
         let producers = partition.producers(durability).await?;
-        match batcher(&producers).submit_routed(item).await {
+        (item, step) = match batcher(&producers).submit_routed(item).await {
             Answered::Result(result) => return result,
             Answered::Remapped(back, refusal) => {
-                let resolved = routing.refused(&[(&partition, &refusal)]).await;
+                let resolved = routing.refused(&[(partition, &refusal)]).await;
                 resolved.map_err(|error| error.like(&refusal))?;
-                if !routing.may_send_again(&refusal) {
+                if !may_send_again(&refusal) {
                     return Err(refusal);
                 }
-                item = back;
+                (back, Step::first(is_fresh))
             }
-        }
-    }
-}
-
-/// Calls a script that takes one id and no batch. `args` follow the id.
-pub(super) async fn call(
-    routing: &mut Routing<'_>,
-    verb: Verb,
-    id: &[u8],
-    more: &[&[u8]],
-    repeat: Repeat,
-) -> Result<Reply, Error> {
-    let args = [&[id], more].concat();
-    loop {
-        let partition = routing.partition(id).await?;
-        match partition.call_fenced(verb, &args, repeat).await {
-            Err(refusal) if refusal.is_remapped() => {
-                routing.refused(&[(&partition, &refusal)]).await?;
+            Answered::Moving(back) => {
+                routing.moving().await?;
+                (back, Step::first(is_fresh))
             }
-            result => return result,
-        }
+            Answered::Away(back, remembered) => match (step, remembered) {
+                (Step::Ask(result), _) => {
+                    if let Some(count) = V::count(&result) {
+                        partition.meters().add(count);
+                    }
+                    return result;
+                }
+                (_, Some(result)) => (back, Step::Ask(result)),
+                (_, None) => (back, Step::New),
+            },
+        };
     }
 }

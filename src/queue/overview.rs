@@ -13,7 +13,7 @@ use crate::protocol::replies::Reply;
 use crate::protocol::results::inspect;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
-use crate::router::Routing;
+use crate::router::{Routing, Step};
 use crate::server::patience::Repeat;
 
 impl<C: Codec> Queue<C> {
@@ -206,37 +206,9 @@ fn merged(resolution: HistoryResolution, mut replies: Vec<Reply>) -> Result<Queu
 }
 
 impl<C: Codec> Queue<C> {
-    /// Gives a queue that is new or empty `count` partitions (1 to 256). In a Redis Cluster they are
-    /// spread evenly over the masters, and each message belongs to one of them by its id.
-    ///
-    /// One partition suffices as long as one server does. More partitions make calls smaller, and
-    /// order by due time holds within a partition only. About four for each master are a good
-    /// number.
-    ///
-    /// Calls that name ids wait while the partitions change. The call waits up to 15 s until the
-    /// queue has forgotten the ids that ended last. If it fails halfway, or the process ends, the
-    /// same call completes the change; until then pushes to the queue are refused.
-    ///
-    /// All clients and workers of the queue must be of a release that knows partitions: older ones
-    /// are refused with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if `count` is out of range, or
-    /// the queue holds a message in any state. Then nothing has changed.
-    ///
-    /// ```
-    /// # dueq_testkit::doctest!(|orders| {
-    /// orders.partition_into(12).await?;
-    /// assert_eq!(orders.partitions().await?.len(), 12);
-    /// # });
-    /// ```
-    pub async fn partition_into(&self, count: usize) -> Result<(), Error> {
-        // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
-        Box::pin(self.router().partition_into(count)).await
-    }
-
     /// Lists the partitions of the queue in the order of their indexes, with the stats of each.
-    /// Reads the map first, and waits up to 10 s while it changes.
+    /// Reads the map first. While the number of partitions changes, the list has the old ones and
+    /// then the new ones.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -248,7 +220,8 @@ impl<C: Codec> Queue<C> {
     pub async fn partitions(&self) -> Result<Vec<PartitionInfo>, Error> {
         let router = self.router();
         router.refresh(&router.current()).await?;
-        let partitions = Routing::new(router).settled().await?;
+        let partitions = Routing::new(router).partitions().await?;
+        let changing = partitions.map().filter(|map| map.moves());
         let mut found = Vec::new();
         for partition in partitions.list() {
             let mut reply = partition.call(Verb::Stats, &[], Repeat::Harmless).await?;
@@ -257,6 +230,8 @@ impl<C: Codec> Queue<C> {
                 tag: partition.tag().to_string(),
                 slot: slot_of(partition.keys().meta()),
                 server: partition.route().link().await?.connector().address(),
+                leaves: changing.is_some_and(|map| !map.new.contains(&partition.tag())),
+                joins: changing.is_some_and(|map| !map.old.contains(&partition.tag())),
                 stats: inspect::stats(&mut reply)?,
             });
         }
@@ -264,7 +239,8 @@ impl<C: Codec> Queue<C> {
     }
 
     /// The names of the ten keys of the partition that this id belongs to, in the order in which
-    /// every script takes them. Reads the map first, and waits up to 10 s while it changes.
+    /// every script takes them. Reads the map first. While the number of partitions changes, it is
+    /// the partition to which the message goes.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -275,7 +251,8 @@ impl<C: Codec> Queue<C> {
         limits::check_id(id.as_ref())?;
         let router = self.router();
         router.refresh(&router.current()).await?;
-        let partition = Routing::new(router).partition(id.as_ref()).await?;
+        let partitions = Routing::new(router).partitions().await?;
+        let partition = partitions.of_id(id.as_ref(), &Step::<()>::New);
         Ok(partition.keys().vector.to_vec())
     }
 }

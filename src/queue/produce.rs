@@ -8,10 +8,10 @@ use crate::model::push_rules::OnConflict;
 use crate::model::receipt::Receipt;
 use crate::partition::producers::{due_of, named, push_item, receipt};
 use crate::partition::{Partition, Producers};
-use crate::queue::bulk::{Bulk, Refused, Slot, new_id_in};
+use crate::queue::bulk::{Bulk, Left, Slot, new_id_in};
 use crate::queue::submit;
 use crate::queue::{Push, Queue};
-use crate::router::Routing;
+use crate::router::{Routing, Step, may_send_again};
 use crate::telemetry::metrics::Counter;
 
 impl<C: Codec> Queue<C> {
@@ -89,6 +89,7 @@ impl<C: Codec> Queue<C> {
     /// ```
     pub async fn push_message(&self, mut message: Message) -> Result<Receipt, Error> {
         let mut routing = Routing::new(&self.router);
+        let is_fresh = message.id.is_none();
         let id = self.named(&mut message, &mut routing).await?;
         let due = due_of(&message, &id);
         let durability = message.durability.unwrap_or(self.durability);
@@ -97,9 +98,25 @@ impl<C: Codec> Queue<C> {
         // Upserts have batches of their own, so that they do not delay new messages.
         let result = match on_conflict {
             OnConflict::Keep => {
-                submit(&mut routing, durability, &|to: &Producers| &to.push, item).await
+                submit(
+                    &mut routing,
+                    durability,
+                    &|to: &Producers| &to.push,
+                    item,
+                    is_fresh,
+                )
+                .await
             }
-            _ => submit(&mut routing, durability, &|to: &Producers| &to.upsert, item).await,
+            _ => {
+                submit(
+                    &mut routing,
+                    durability,
+                    &|to: &Producers| &to.upsert,
+                    item,
+                    is_fresh,
+                )
+                .await
+            }
         };
         receipt(result, id, due)
     }
@@ -132,12 +149,15 @@ impl<C: Codec> Queue<C> {
         };
         let mut results = Vec::new();
         for mut message in messages {
+            let is_fresh = message.id.is_none();
             let id = message.id.get_or_insert_with(|| bulk.new_id()).clone();
             let slot = Slot {
                 index: results.len(),
                 due: due_of(&message, &id),
                 durability: message.durability.unwrap_or(self.durability),
                 on_conflict: message.on_conflict,
+                is_fresh,
+                step: Step::first(is_fresh),
             };
             results.push(None);
             match self.push_item(message) {
@@ -145,39 +165,60 @@ impl<C: Codec> Queue<C> {
                 Err(error) => results[slot.index] = Some(Err(error)),
             }
         }
-        let mut refused = bulk.send(&mut results).await;
-        while !refused.is_empty() {
-            let resolved = routing.refused(&by_partition(&refused)).await;
-            let bulk = match resolved {
-                Ok(()) => self.bulk(&mut routing).await,
-                Err(error) => Err(error),
-            };
-            let mut bulk = match bulk {
+        let mut left = bulk.send(&mut results).await;
+        while !left.is_empty() {
+            let mut bulk = match self.bulk_again(&mut routing, &left).await {
                 Ok(bulk) => bulk,
                 Err(error) => {
-                    for Refused { slot, refusal, .. } in refused {
-                        results[slot.index] = Some(Err(error.clone().like(&refusal)));
+                    for Left { slot, refusal, .. } in left {
+                        let error = match refusal {
+                            Some((_, refusal)) => error.clone().like(&refusal),
+                            None => error.clone(),
+                        };
+                        results[slot.index] = Some(Err(error));
                     }
                     break;
                 }
             };
-            for again in refused {
-                if routing.may_send_again(&again.refusal) {
-                    bulk.add(again.item, again.slot).await;
-                } else {
-                    results[again.slot.index] = Some(Err(again.refusal));
+            let is_remapped = left.iter().any(|left| left.refusal.is_some());
+            for left in left {
+                let Left {
+                    item,
+                    mut slot,
+                    refusal,
+                } = left;
+                if is_remapped {
+                    slot.step = Step::first(slot.is_fresh);
+                }
+                match refusal {
+                    Some((_, refusal)) if !may_send_again(&refusal) => {
+                        results[slot.index] = Some(Err(refusal));
+                    }
+                    _ => bulk.add(item, slot).await,
                 }
             }
-            refused = bulk.send(&mut results).await;
+            left = bulk.send(&mut results).await;
         }
         // By now every message has a result.
         results.into_iter().flatten().collect()
     }
 
     async fn bulk(&self, routing: &mut Routing<'_>) -> Result<Bulk, Error> {
-        let partitions = routing.settled().await?;
-        let open = self.router.open_index(partitions.list().len());
-        Ok(Bulk::new(&partitions, open))
+        let partitions = routing.partitions().await?;
+        let open = self.router.open_index(partitions.takers());
+        Ok(Bulk::new(partitions, open))
+    }
+
+    /// The next round of a bulk push, for messages that have no result after a round.
+    async fn bulk_again(&self, routing: &mut Routing<'_>, left: &[Left]) -> Result<Bulk, Error> {
+        let refusals = by_partition(left);
+        if !refusals.is_empty() {
+            routing.refused(&refusals).await?;
+        }
+        if left.iter().any(Left::is_moving) {
+            routing.moving().await?;
+        }
+        self.bulk(routing).await
     }
 
     /// The id of the message. For a message without an id, the library makes one before the first
@@ -188,7 +229,7 @@ impl<C: Codec> Queue<C> {
         routing: &mut Routing<'_>,
     ) -> Result<Vec<u8>, Error> {
         if message.id.is_none() {
-            let partitions = routing.settled().await?.list().len();
+            let partitions = routing.partitions().await?.takers();
             message.id = Some(new_id_in(self.router.open_index(partitions), partitions));
         }
         Ok(named(message))
@@ -202,9 +243,9 @@ impl<C: Codec> Queue<C> {
 }
 
 /// One refused message for each partition, with its error.
-fn by_partition(refused: &[Refused]) -> Vec<(&Partition, &Error)> {
+fn by_partition(left: &[Left]) -> Vec<(&Partition, &Error)> {
     let mut refusals: Vec<(&Partition, &Error)> = Vec::new();
-    for Refused { by, refusal, .. } in refused {
+    for (by, refusal) in left.iter().filter_map(|left| left.refusal.as_ref()) {
         let is_known = refusals.iter().any(|(known, _)| known.tag() == by.tag());
         if !is_known {
             refusals.push((by, refusal));

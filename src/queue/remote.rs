@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::delivery::{Delivery, DeliveryHandle, LeaseCalls};
-use crate::error::{Applied, Error};
+use crate::error::Error;
 use crate::model::codec::Codec;
 use crate::model::due::Due;
 use crate::model::message::Message;
@@ -15,7 +15,7 @@ use crate::model::outcomes::{
 use crate::model::receipt::Receipt;
 use crate::partition::Partition;
 use crate::queue::Queue;
-use crate::router::{Router, Routing};
+use crate::router::Router;
 use crate::server::patience::patiently;
 
 /// A delivery of this queue that is known by its [handle](DeliveryHandle): the right to settle it
@@ -114,18 +114,8 @@ impl RemoteDelivery {
         &self,
         messages: impl IntoIterator<Item = Message>,
     ) -> Result<AckPushOutcome, Error> {
-        let messages: Vec<_> = messages.into_iter().collect();
-        let mut routing = Routing::new(&self.router);
-        loop {
-            let partition = self.partition().await?;
-            match self.calls(&partition).ack_push(messages.clone()).await {
-                // The partition has a newer map than this process, and changed nothing.
-                Err(refusal) if refusal.is_remapped() && refusal.was_applied() == Applied::No => {
-                    routing.refused(&[(&partition, &refusal)]).await?;
-                }
-                result => return result,
-            }
-        }
+        let partition = self.partition().await?;
+        self.calls(&partition).ack_push(messages).await
     }
 
     /// Makes the message due again at `due`, with its attempts reset. See

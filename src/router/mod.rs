@@ -4,15 +4,20 @@
 //! carries the epoch of the map by which it was routed. A partition with another epoch refuses it
 //! (`REMAPPED` or `BEHIND`) and changes nothing; then the router reads the map again.
 
+mod closing;
 mod copies;
+mod limits;
 mod partitions;
+mod plan;
+mod progress;
 mod refresh;
 mod registry;
 mod repartition;
 mod routing;
+mod transfer;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
@@ -24,14 +29,20 @@ use crate::protocol::partition_map::Tag;
 use crate::server::servers::Servers;
 use crate::telemetry::metrics::Meters;
 
-pub(crate) use partitions::Partitions;
+pub(crate) use partitions::{Partitions, Step};
+pub(crate) use progress::Pace;
 pub(crate) use refresh::HOME_LIMIT;
 pub(crate) use registry::Registry;
-pub(crate) use routing::Routing;
+pub(crate) use repartition::Conduct;
+pub(crate) use routing::{Routing, may_send_again};
+
+/// The way from a partition to its router.
+pub(crate) type RouterLink = Arc<OnceLock<Weak<Router>>>;
 
 /// Maps the ids of one queue to its partitions.
 pub(crate) struct Router {
     queue_name: String,
+    link: RouterLink,
     servers: Arc<Servers>,
     meters: Arc<Meters>,
     current: RwLock<Arc<Partitions>>,
@@ -61,12 +72,14 @@ impl Router {
     ///
     /// # Errors
     /// `InvalidInput` if the name is not valid.
-    pub(crate) fn new(queue_name: &str, servers: &Arc<Servers>) -> Result<Self, Error> {
+    pub(crate) fn new(queue_name: &str, servers: &Arc<Servers>) -> Result<Arc<Self>, Error> {
         let home_keys = Keys::of_partition(queue_name, Tag::Home)?;
         let meters = Arc::new(Meters::new());
-        let one = Partitions::of_map(queue_name, servers, &meters, None)?;
-        Ok(Self {
+        let link = RouterLink::default();
+        let one = Partitions::of_map(queue_name, servers, &meters, &link, None)?;
+        let router = Arc::new(Self {
             queue_name: queue_name.to_owned(),
+            link,
             servers: Arc::clone(servers),
             meters,
             current: RwLock::new(Arc::new(one)),
@@ -76,7 +89,9 @@ impl Router {
             open: OpenPartition::default(),
             claims: AtomicUsize::new(0),
             home_keys,
-        })
+        });
+        router.link.get_or_init(|| Arc::downgrade(&router));
+        Ok(router)
     }
 
     pub(crate) fn queue_name(&self) -> &str {

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::partition::{Partition, PlaceInQueue, Siblings, StoredMap, Take};
+use crate::partition::{Partition, PlaceInQueue, Siblings, StoredMap};
 use crate::protocol::partition_map::{PartitionMap, Tag, index_of};
 use crate::protocol::results::administer::Remapped;
-use crate::router::Router;
-use crate::router::repartition::{changed_meanwhile, next_epoch};
+use crate::router::limits::next_epoch;
+use crate::router::repartition::changed_meanwhile;
+use crate::router::{Router, RouterLink};
 use crate::server::servers::Servers;
 use crate::telemetry::metrics::Meters;
 
@@ -15,8 +16,34 @@ use crate::telemetry::metrics::Meters;
 pub(crate) struct Partitions {
     queue_name: String,
     map: Option<PartitionMap>,
-    /// The partitions by index. While the map changes: the old ones, then the new ones.
-    list: Vec<Arc<Partition>>,
+    /// The partitions by index. While the map changes: the old ones, then the new ones, and then
+    /// each of them again for probes.
+    all: Vec<Arc<Partition>>,
+    /// How many partitions there are.
+    count: usize,
+    /// While the map changes: the places in `all` of the new list's partitions.
+    new: Vec<usize>,
+}
+
+/// Which partition an item goes to next, while the map changes: its message is in the partition of
+/// the old list, in that of the new list, or on its way there.
+#[derive(Clone)]
+pub(crate) enum Step<T> {
+    /// To that of the old list, as a probe, which creates nothing there.
+    Old,
+    /// To that of the new list: the message is not in the old one.
+    New,
+    /// To that of the new list, as a probe. The old one remembers the id: this is the result unless
+    /// the new one has the message.
+    Ask(Result<T, Error>),
+}
+
+impl<T> Step<T> {
+    /// The first step of an item. The id of a fresh message is known to nobody else, so the message
+    /// is nowhere yet.
+    pub(crate) fn first(is_fresh: bool) -> Self {
+        if is_fresh { Self::New } else { Self::Old }
+    }
 }
 
 impl Partitions {
@@ -24,29 +51,46 @@ impl Partitions {
         queue_name: &str,
         servers: &Arc<Servers>,
         meters: &Arc<Meters>,
+        router: &RouterLink,
         map: Option<PartitionMap>,
     ) -> Result<Self, Error> {
         let tags = map.as_ref().map_or_else(|| vec![Tag::Home], all_tags);
         let epoch = map.as_ref().map(|map| map.epoch);
-        let partitions = tags.len();
-        let siblings = Siblings::new(queue_name, &tags, servers)?;
-        let partition = |(index, tag): (usize, &Tag)| {
+        let changing = map.as_ref().filter(|map| map.moves());
+        let lists = match changing {
+            Some(map) => vec![&map.old, &map.new],
+            None => vec![&tags],
+        };
+        let siblings = Siblings::new(queue_name, &tags, servers, router)?;
+        let partition = |tag: &Tag, index: usize, probes: bool| {
+            let in_list = |list: &&Vec<Tag>| (list.iter().position(|one| one == tag), list.len());
             let place = PlaceInQueue {
                 tag: *tag,
                 epoch,
                 index,
-                partitions,
+                lists: lists.iter().map(in_list).collect(),
+                probes,
                 siblings: Arc::clone(&siblings),
             };
             Partition::new(queue_name, place, servers, meters).map(Arc::new)
         };
+        let kinds: &[bool] = if changing.is_some() {
+            &[false, true]
+        } else {
+            &[false]
+        };
+        let places = kinds.iter().flat_map(|probes| {
+            let tags = tags.iter().enumerate();
+            tags.map(|(index, tag)| partition(tag, index, *probes))
+        });
+        let all = places.collect::<Result<_, _>>()?;
+        let new = changing.map_or(&[][..], |map| &map.new);
+        let of_tag = |tag: &Tag| tags.iter().position(|one| one == tag);
         Ok(Self {
             queue_name: queue_name.to_owned(),
-            list: tags
-                .iter()
-                .enumerate()
-                .map(partition)
-                .collect::<Result<_, _>>()?,
+            all,
+            count: tags.len(),
+            new: new.iter().filter_map(of_tag).collect(),
             map,
         })
     }
@@ -62,61 +106,92 @@ impl Partitions {
 
     /// The partition with index 0.
     pub(crate) fn home(&self) -> &Arc<Partition> {
-        &self.list[0]
-    }
-
-    /// Whether both lists have the same partitions in the same order.
-    pub(crate) fn has_tags_of(&self, other: &Self) -> bool {
-        let tags = |of: &Self| of.list.iter().map(|one| one.tag()).collect::<Vec<_>>();
-        tags(self) == tags(other)
+        &self.all[0]
     }
 
     /// All partitions, the home first. While the map changes, this includes new ones and those to
     /// be removed.
     pub(crate) fn list(&self) -> &[Arc<Partition>] {
-        &self.list
+        &self.all[..self.count]
+    }
+
+    /// The places of all partitions: those of `list`, and while the map changes again each of them
+    /// for probes.
+    pub(crate) fn places(&self) -> &[Arc<Partition>] {
+        &self.all
     }
 
     /// The partition with this tag, if the map has it.
     pub(crate) fn of_tag(&self, tag: Tag) -> Option<&Arc<Partition>> {
-        self.list.iter().find(|partition| partition.tag() == tag)
+        self.list().iter().find(|partition| partition.tag() == tag)
     }
 
-    /// The partition that holds this id.
-    ///
-    /// # Errors
-    /// `Unavailable` while the map changes.
-    pub(crate) fn of_id(&self, id: &[u8]) -> Result<&Arc<Partition>, Error> {
-        let routed = self.routed()?;
-        Ok(&routed[index_of(id, routed.len())])
+    /// The place to which an item with this id goes at this step. Must not be called while the
+    /// queue is being deleted.
+    pub(crate) fn place<T>(&self, id: &[u8], step: &Step<T>) -> usize {
+        if self.new.is_empty() {
+            return index_of(id, self.count);
+        }
+        let old = index_of(id, self.map.as_ref().map_or(1, |map| map.old.len()));
+        let new = self.new[index_of(id, self.new.len())];
+        match step {
+            _ if old == new => new,
+            Step::New => new,
+            Step::Old => self.count + old,
+            Step::Ask(_) => self.count + new,
+        }
     }
 
-    /// The partitions among which ids are distributed.
-    ///
-    /// # Errors
-    /// `Unavailable` while the map changes.
-    pub(crate) fn routed(&self) -> Result<&[Arc<Partition>], Error> {
+    /// The partition to which an item with this id goes at this step: see [`place`](Self::place).
+    pub(crate) fn of_id<T>(&self, id: &[u8], step: &Step<T>) -> &Arc<Partition> {
+        &self.all[self.place(id, step)]
+    }
+
+    /// Among how many partitions new ids are distributed.
+    pub(crate) fn takers(&self) -> usize {
+        match self.new.len() {
+            0 => self.count,
+            new => new,
+        }
+    }
+
+    /// The place of the partition with this index among those that new ids are distributed among.
+    pub(crate) fn taker(&self, index: usize) -> usize {
+        self.new.get(index).copied().unwrap_or(index)
+    }
+
+    /// Refuses calls that name an id while the queue is being deleted.
+    pub(crate) fn check_deletion(&self) -> Result<(), Error> {
         match &self.map {
-            Some(map) if !map.is_settled() => Err(changing(&self.queue_name, map)),
-            _ => Ok(&self.list),
+            Some(map) if map.new.is_empty() => Err(changing(&self.queue_name, map)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The error of a call whose message is on its way to another partition for 10 s.
+    pub(super) fn moving(&self) -> Error {
+        match &self.map {
+            Some(map) => changing(&self.queue_name, map),
+            None => changed_meanwhile(&self.queue_name),
         }
     }
 }
 
 /// The tags before a change of the map, followed by those that the change adds.
-pub(super) fn all_tags(map: &PartitionMap) -> Vec<Tag> {
+fn all_tags(map: &PartitionMap) -> Vec<Tag> {
     let new = map.new.iter().filter(|tag| !map.old.contains(tag));
     map.old.iter().chain(new).copied().collect()
 }
 
-/// The error of a call that names an id while the partitions of its queue change.
+/// The error of a call that waits for a change of the partitions or a deletion.
 pub(super) fn changing(queue_name: &str, map: &PartitionMap) -> Error {
     let message = if map.new.is_empty() {
         format!("queue {queue_name} is being deleted: repeat the call, or complete the deletion")
     } else {
         format!(
-            "the partitions of queue {queue_name} are being changed from {} to {}: repeat the call, \
-             or complete the change with `dueq partitions {queue_name} {}`",
+            "the partitions of queue {queue_name} are being changed from {} to {}, and the process that \
+             does it has stopped: complete the change with `dueq partitions {queue_name} {}`, or take \
+             it back with `--abort`",
             map.old.len(),
             map.new.len(),
             map.new.len()
@@ -152,7 +227,7 @@ impl Router {
         } else {
             let next = next_epoch(known.home(), epoch).await?;
             let deleting = PartitionMap::changing(next, all_tags(&map), Vec::new());
-            let closed = known.home().change(epoch, &deleting, Take::WithMessages);
+            let closed = known.home().close(epoch, &deleting);
             match closed.await? {
                 Remapped::Done => deleting,
                 _ => return Err(changed_meanwhile(self.queue_name())),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, ErrorKind};
 use crate::partition::{Partition, StoredMap};
 use crate::protocol::partition_map::{PartitionMap, Tag};
-use crate::router::repartition::restore_limits;
+use crate::router::limits::restore_limits;
 use crate::router::{LastRead, Partitions, Router};
 use crate::telemetry::events;
 
@@ -39,7 +39,7 @@ impl Router {
         match now.map() {
             // The home has the map of the call, and the partition an older one or none: the
             // partition is new, or its master came back without its data.
-            Some(map) if error.is_behind() && map.is_settled() => {
+            Some(map) if error.is_behind() && !map.new.is_empty() => {
                 let is_lost = partition.stored_map().await?.incarnation.is_none();
                 partition.forward(map).await?;
                 if is_lost {
@@ -193,6 +193,6 @@ impl Router {
 
     fn of_map(&self, map: Option<PartitionMap>) -> Result<Partitions, Error> {
         let (name, servers) = (&self.queue_name, &self.servers);
-        Partitions::of_map(name, servers, &self.meters, map)
+        Partitions::of_map(name, servers, &self.meters, &self.link, map)
     }
 }

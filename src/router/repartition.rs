@@ -1,34 +1,58 @@
-//! Changing the partitions of a queue that is new or empty.
+//! Changing the number of partitions of a queue, with its messages.
 //!
-//! While the map changes, calls that name an id wait. The operator's process may end after any
-//! step: repeating the call then continues from the map at the home.
+//! The map at the home says what changes, and each step can be repeated: the process may end after
+//! any of them, and the same call goes on. Messages move in `transfer`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::model::limits::QueueLimits;
-use crate::model::stats::QueueStats;
-use crate::partition::{Partition, StoredMap, Take};
+use crate::model::repartition::{RepartitionPhase, RepartitionProgress};
+use crate::partition::{Partition, StoredMap};
 use crate::protocol::partition_map::{MAX_PARTITIONS, PartitionMap, Tag};
 use crate::protocol::placement::place;
 use crate::protocol::results::administer::Remapped;
-use crate::protocol::results::inspect;
-use crate::protocol::verbs::Verb;
+use crate::router::limits::{next_epoch, stats};
 use crate::router::partitions::changing;
+use crate::router::plan::Plan;
+use crate::router::progress::{Pace, Progress};
+use crate::router::transfer::{Job, Source};
 use crate::router::{Partitions, Router};
+use crate::server::patience::Patience;
 use crate::server::patience::Repeat;
 
-/// How long a change waits until partitions have forgotten calls, which they remember for 12 s.
-const MEMORY_LIMIT: Duration = Duration::from_secs(15);
-const MEMORY_LIMIT_MS: u64 = 15_000;
+/// How often the progress is reported.
+const REPORT_EVERY: Duration = Duration::from_millis(500);
+
+/// How a change runs, and who hears of its progress.
+#[derive(Default)]
+pub(crate) struct Conduct {
+    pub(crate) pace: Pace,
+    pub(crate) observer: Option<Box<dyn Fn(&RepartitionProgress) + Send + Sync>>,
+}
+
+impl Conduct {
+    fn report(&self, progress: &Progress, phase: RepartitionPhase) {
+        if let Some(observer) = &self.observer {
+            observer(&progress.at(phase));
+        }
+    }
+}
 
 impl Router {
-    /// Gives a queue that is new or empty this number of partitions.
+    /// Gives the queue this number of partitions.
     ///
     /// # Errors
-    /// `InvalidInput` if `count` is out of range or the queue holds messages.
-    pub(crate) async fn partition_into(&self, count: usize) -> Result<(), Error> {
+    /// `InvalidInput` if `count` is out of range, or a limit or a schedule does not allow it;
+    /// `Unavailable` if another change runs.
+    pub(crate) async fn partition_into(
+        &self,
+        count: usize,
+        conduct: &Conduct,
+    ) -> Result<(), Error> {
         if !(1..=MAX_PARTITIONS).contains(&count) {
             return Err(Error::invalid(format!(
                 "{count} partitions: a queue has 1 to {MAX_PARTITIONS}"
@@ -43,307 +67,215 @@ impl Router {
             stored.map = lost.clone();
         }
         let known = self.take(stored.map.clone())?;
-        match &stored.map {
-            Some(map) if map.new.is_empty() => Err(changing(&self.queue_name, map)),
-            Some(map) if map.new.len() == count && map.is_settled() => {
-                self.settle(&known, map, lost.is_some()).await
+        match stored.map {
+            Some(map) if map.new.is_empty() => Err(changing(&self.queue_name, &map)),
+            Some(map) if map.is_settled() && map.new.len() == count => {
+                self.settle(&known, &map, lost.is_some()).await
             }
-            // An earlier change to the same number was interrupted, so it is completed.
-            Some(map) if map.new.len() == count => self.complete(&known, map.clone()).await,
-            Some(map) if !map.is_settled() => {
-                let back = self.take_back(&known, map).await?;
-                self.change(&back, count).await
+            Some(map) if map.is_settled() => self.begin(&known, count, conduct).await,
+            // An earlier change to the same number was interrupted, or runs.
+            Some(map) if map.new.len() == count => {
+                self.complete(map, BTreeSet::new(), conduct).await
             }
+            Some(map) => Err(changing(&self.queue_name, &map)),
             None if count == 1 => Ok(()),
-            _ => self.change(&known, count).await,
+            None => self.begin(&known, count, conduct).await,
+        }
+    }
+
+    /// Takes back the change that runs or was interrupted: the messages that have moved move back.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the partitions do not change.
+    pub(crate) async fn abort_repartition(&self, conduct: &Conduct) -> Result<(), Error> {
+        let known = self.refresh(&self.current()).await?;
+        let StoredMap { map, .. } = known.home().stored_map().await?;
+        let Some(map) = map.filter(|map| !map.is_settled()) else {
+            return Err(Error::invalid(format!(
+                "the number of partitions of queue {} does not change: there is nothing to take back",
+                self.queue_name
+            )));
+        };
+        if map.new.is_empty() {
+            return Err(changing(&self.queue_name, &map));
+        }
+        let home = known.home();
+        let (of_home, _) = stats(home).await?;
+        let plan = Plan::of(home, &map, &of_home).await?;
+        if plan.takes_back > 0 {
+            return self.complete(map, BTreeSet::new(), conduct).await;
+        }
+        let epoch = next_epoch(home, map.epoch).await?;
+        plan.back(epoch, map.epoch).keep(home).await?;
+        let back = PartitionMap::changing(epoch, map.new, map.old);
+        match home.close(map.epoch, &back).await? {
+            Remapped::Done => self.complete(back, BTreeSet::new(), conduct).await,
+            _ => Err(changed_meanwhile(&self.queue_name)),
         }
     }
 
     /// Changes a settled map, or gives a queue its first map.
-    async fn change(&self, known: &Arc<Partitions>, count: usize) -> Result<(), Error> {
-        let old: Vec<Tag> = known.list().iter().map(|one| one.tag()).collect();
-        let until = Instant::now() + MEMORY_LIMIT;
-        // The deduplication memory of the home needs no wait here: the change itself waits for it.
-        for partition in known.list() {
-            let (stats, now_ms) = stats(partition).await?;
-            refuse_messages(&self.queue_name, &stats)?;
-            if partition.tag() == Tag::Home {
-                // Fails if the rate or `max_leased` is less than the new number of partitions.
-                QueueLimits::of_stats(&stats, known.list().len() as u64).of_partition(count)?;
-            }
-            if partition.tag() != Tag::Home {
-                let memory = partition.remembers_until_ms(now_ms).await?;
-                wait_for_memory(&self.queue_name, memory.saturating_sub(now_ms), until).await?;
-            }
-        }
-        let new = place(&self.queue_name, count, &self.servers.masters());
-        let StoredMap { epoch, .. } = known.home().stored_map().await?;
-        let map = PartitionMap::changing(next_epoch(known.home(), epoch).await?, old, new);
-        loop {
-            let taken = known.home().change(epoch, &map, Take::IfEmpty).await?;
-            match taken {
-                Remapped::Done => break,
-                Remapped::Has(messages) => return Err(has(&self.queue_name, messages)),
-                Remapped::Remembers(ms) => wait_for_memory(&self.queue_name, ms, until).await?,
-                Remapped::Epoch(_) => return Err(changed_meanwhile(&self.queue_name)),
-            }
-        }
-        let closed = self.take(Some(map.clone()))?;
-        self.complete(&closed, map).await
-    }
-
-    /// Completes the change that the home's map describes: closes the other partitions of the old
-    /// map, makes those of the new map, and settles the home.
-    async fn complete(&self, known: &Arc<Partitions>, map: PartitionMap) -> Result<(), Error> {
-        let until = Instant::now() + MEMORY_LIMIT;
-        let (of_home, _) = stats(known.home()).await?;
-        if let Err(in_use) = refuse_messages(&self.queue_name, &of_home) {
-            // The queue was empty when it took the map. A failover has undone the change, and
-            // another client has written the map back.
-            self.take_back(known, &map).await?;
-            return Err(in_use);
-        }
-        // Read before the loop, because the loop creates a removed partition again when it closes
-        // it.
-        let limits = limits_of(known, &map, &of_home).await?;
-        let mut shares = limits.of_partition(map.new.len())?;
-        known.home().add_layout_to(&mut shares).await?;
-        for partition in &known.list()[1..map.old.len()] {
-            loop {
-                let StoredMap { epoch, .. } = partition.stored_map().await?;
-                if epoch == map.epoch {
-                    break; // a process that ended has closed it
-                }
-                if epoch > map.epoch {
-                    return Err(changed_meanwhile(&self.queue_name));
-                }
-                match partition.change(epoch, &map, Take::IfEmpty).await? {
-                    Remapped::Done => break,
-                    Remapped::Has(messages) => {
-                        self.take_back(known, &map).await?;
-                        return Err(has(&self.queue_name, messages));
-                    }
-                    Remapped::Remembers(ms) => {
-                        let waited = wait_for_memory(&self.queue_name, ms, until).await;
-                        if let Err(in_use) = waited {
-                            self.take_back(known, &map).await?;
-                            return Err(in_use);
-                        }
-                    }
-                    // Another client has given the partition a newer map.
-                    Remapped::Epoch(_) if Instant::now() < until => {}
-                    Remapped::Epoch(_) => return Err(changed_meanwhile(&self.queue_name)),
-                }
-            }
-        }
-        if map.new.len() == 1 {
-            // Set before the map is removed, because a repetition that finds no map has nothing to
-            // complete.
-            known.home().configure_as(&shares, &of_home).await?;
-        }
-        for partition in &known.list()[1..] {
-            if map.new.contains(&partition.tag()) {
-                partition.forward(&map).await?;
-                partition.configure_as(&shares, &of_home).await?;
-            } else {
-                self.remove(partition, map.epoch).await?;
-            }
-        }
-        let epoch = next_epoch(known.home(), map.epoch).await?;
-        let settled = PartitionMap::settled(epoch, map.new.clone());
-        match known
-            .home()
-            .change(map.epoch, &settled, Take::WithMessages)
-            .await?
-        {
-            Remapped::Done => {}
-            _ => return Err(changed_meanwhile(&self.queue_name)),
-        }
-        let settled_map = (map.new.len() > 1).then_some(settled);
-        let known = self.take(settled_map.clone())?;
-        match &settled_map {
-            Some(map) => self.settle(&known, map, false).await,
-            None => Ok(()),
-        }
-    }
-
-    /// Brings all partitions to the settled map of the home, and to the same limits. `home_is_new`
-    /// says that the home was lost and has default limits.
-    async fn settle(
+    async fn begin(
         &self,
-        known: &Partitions,
-        map: &PartitionMap,
-        home_is_new: bool,
+        known: &Arc<Partitions>,
+        count: usize,
+        conduct: &Conduct,
     ) -> Result<(), Error> {
-        let mut source = None;
-        for partition in &known.list()[1..] {
-            let stored = partition.stored_map().await?.map;
-            if stored.is_some_and(|map| home_is_new || !map.is_settled()) {
-                source = Some(partition);
-                break;
-            }
-        }
-        // While any partition has the map of the change, the home may have only its part of the old
-        // limits. Later, only the home's limits are sure: a partition that was lost has the
-        // defaults.
-        let (stats, _) = stats(source.unwrap_or(known.home())).await?;
-        let mut limits = QueueLimits::of_stats(&stats, 1).of_partition(1)?;
-        known.home().add_layout_to(&mut limits).await?;
-        known.home().configure_as(&limits, &stats).await?;
-        for partition in &known.list()[1..] {
-            partition.forward(map).await?;
-            partition.configure_as(&limits, &stats).await?;
-        }
-        Ok(())
+        let home = known.home();
+        let old: Vec<Tag> = known.list().iter().map(|one| one.tag()).collect();
+        let new = place(&self.queue_name, count, &self.servers.masters());
+        let StoredMap { epoch, .. } = home.stored_map().await?;
+        let map = PartitionMap::changing(next_epoch(home, epoch).await?, old, new);
+        let (of_home, _) = stats(home).await?;
+        // Fails if the rate or `max_leased` is less than the new number of partitions.
+        Plan::from_limits(&map, &of_home)?;
+        let is_empty = self.give_map(home, &map, Some(epoch)).await?;
+        let drained = is_empty.then_some(Tag::Home).into_iter().collect();
+        self.complete(map, drained, conduct).await
     }
 
-    /// Reverts a change because the queue holds messages.
-    async fn take_back(
+    /// Completes the change that the home's map describes. `drained` has the partitions that held
+    /// and remembered nothing when they got the map.
+    async fn complete(
         &self,
-        known: &Partitions,
-        map: &PartitionMap,
-    ) -> Result<Arc<Partitions>, Error> {
-        let epoch = next_epoch(known.home(), map.epoch).await?;
-        let back = PartitionMap::settled(epoch, map.old.clone());
-        match known
-            .home()
-            .change(map.epoch, &back, Take::WithMessages)
-            .await?
-        {
-            Remapped::Done => {}
-            _ => return Err(changed_meanwhile(&self.queue_name)),
+        map: PartitionMap,
+        drained: BTreeSet<Tag>,
+        conduct: &Conduct,
+    ) -> Result<(), Error> {
+        let new = map.new.clone();
+        match Box::pin(self.run(map, drained, conduct)).await {
+            Err(error) if error.kind() == ErrorKind::Unavailable => {
+                // Another process may have completed the same change.
+                let StoredMap { map, .. } = self.home().stored_map().await?;
+                let tags = map.as_ref().map_or(vec![Tag::Home], |map| map.new.clone());
+                let is_done = map.as_ref().is_none_or(PartitionMap::is_settled) && tags == new;
+                if is_done {
+                    self.take(map).map(drop)
+                } else {
+                    Err(error)
+                }
+            }
+            result => result,
         }
-        for partition in &known.list()[1..] {
-            if map.old.contains(&partition.tag()) {
-                partition.forward(&back).await?;
-            } else {
-                self.remove(partition, map.epoch).await?;
+    }
+
+    async fn run(
+        &self,
+        map: PartitionMap,
+        mut drained: BTreeSet<Tag>,
+        conduct: &Conduct,
+    ) -> Result<(), Error> {
+        let all = self.take(Some(map.clone()))?;
+        let job = Arc::new(Job {
+            map,
+            all,
+            pace: conduct.pace,
+            progress: Progress::new(),
+        });
+        let (map, list, home) = (&job.map, job.all.list(), job.all.home());
+        conduct.report(&job.progress, RepartitionPhase::Opening);
+        let (old, joining) = list.split_at(map.old.len());
+        for partition in &old[1..] {
+            if self.give_map(partition, map, None).await? {
+                drained.insert(partition.tag());
             }
         }
-        self.take((map.old.len() > 1).then_some(back))
-    }
-
-    /// Removes a partition that has this map. The partition may never have got the map, or another
-    /// process may have given it a newer map and messages.
-    async fn remove(&self, partition: &Partition, epoch: u64) -> Result<(), Error> {
-        match partition.remove(epoch).await? {
-            Remapped::Epoch(newer) if newer > epoch => Err(changed_meanwhile(&self.queue_name)),
-            Remapped::Has(messages) => Err(has(&self.queue_name, messages)),
-            _ => Ok(()),
+        for partition in joining {
+            partition.forward(map).await?;
         }
-    }
-}
-
-/// Gives a partition that was created again after a loss the limits and the pause of another
-/// partition. If the user has no right to do so, an operator's `dueq partitions` does it later.
-pub(super) async fn restore_limits(lost: &Partition, from: &Partition) -> Result<(), Error> {
-    let (stats, _) = stats(from).await?;
-    let limits = QueueLimits::of_stats(&stats, 1).of_partition(1)?;
-    match lost.configure_as(&limits, &stats).await {
-        Err(error) if error.kind() == ErrorKind::Denied => Ok(()),
-        restored => restored,
-    }
-}
-
-/// The limits of a queue whose map changes. Until the map is settled, the home has its share of the
-/// limits for the old number of partitions. In a change to one partition, the home gets the whole
-/// limits before the last other partition goes.
-async fn limits_of(
-    known: &Partitions,
-    map: &PartitionMap,
-    of_home: &QueueStats,
-) -> Result<QueueLimits, Error> {
-    let old = map.old.len() as u64;
-    if map.new.len() > 1 {
-        return Ok(QueueLimits::of_stats(of_home, old));
-    }
-    for partition in &known.list()[1..map.old.len()] {
-        if partition.stored_map().await?.map.is_some() {
-            let (stats, _) = stats(partition).await?;
-            return Ok(QueueLimits::of_stats(&stats, old));
+        let (of_home, _) = stats(home).await?;
+        for partition in joining {
+            partition.pause_as(&of_home).await?;
         }
-    }
-    Ok(QueueLimits::of_stats(of_home, 1))
-}
-
-/// An epoch that no map of this queue has had, even if the queue was deleted meanwhile.
-pub(super) async fn next_epoch(home: &Partition, epoch: u64) -> Result<u64, Error> {
-    let (_, now_ms) = stats(home).await?;
-    Ok(now_ms.max(epoch + 1))
-}
-
-/// Reads the stats of one partition, and its server's time in Unix milliseconds.
-async fn stats(partition: &Partition) -> Result<(QueueStats, u64), Error> {
-    let mut reply = partition.call(Verb::Stats, &[], Repeat::Harmless).await?;
-    let now_ms = u64::try_from(reply.header.now_us / 1_000).unwrap_or(0);
-    Ok((inspect::stats(&mut reply)?, now_ms))
-}
-
-impl Partition {
-    /// Sets these limits, and gives the partition the pause or closing of its queue.
-    async fn configure_as(&self, limits: &[Vec<u8>], of_queue: &QueueStats) -> Result<(), Error> {
-        let args: Vec<&[u8]> = limits.iter().map(Vec::as_slice).collect();
-        self.call(Verb::Configure, &args, Repeat::Harmless).await?;
-        if of_queue.paused {
-            self.call(Verb::Pause, &[], Repeat::Harmless).await?;
+        let mut plan = Plan::of(home, map, &of_home).await?;
+        plan.keep(home).await?;
+        for partition in list {
+            // This also waits until the replicas have the map.
+            if Source::new(&job, partition)?.settle().await? {
+                // The batch may have ended in a partition that was empty before.
+                drained.clear();
+            }
         }
-        if of_queue.closed_ms > 0 {
-            let closed_ms = of_queue.closed_ms.to_string();
-            let args = [closed_ms.as_bytes()];
-            self.call(Verb::Pause, &args, Repeat::Harmless).await?;
+        let is_full = |partition: &&Arc<Partition>| !drained.contains(&partition.tag());
+        let sources: Vec<_> = old.iter().filter(is_full).collect();
+        if !sources.is_empty() && !plan.is_spread {
+            for partition in list {
+                partition.configure_as(&plan.both, home).await?;
+            }
+            plan.is_spread = true;
+            plan.keep(home).await?;
         }
+        let mut drains = JoinSet::new();
+        for partition in sources {
+            let (of_source, _) = stats(partition).await?;
+            let strays = job.expected_strays(partition.tag(), &of_source);
+            job.progress.set_left(partition.tag(), strays);
+            drains.spawn(Source::new(&job, partition)?.drain());
+        }
+        let mut tick = tokio::time::interval(REPORT_EVERY);
+        loop {
+            tokio::select! {
+                ended = drains.join_next() => match ended {
+                    None => break,
+                    Some(Ok(drained)) => drained?,
+                    Some(Err(panic)) if panic.is_panic() => {
+                        std::panic::resume_unwind(panic.into_panic())
+                    }
+                    Some(Err(_)) => return Err(changed_meanwhile(&self.queue_name)),
+                },
+                _ = tick.tick() => conduct.report(&job.progress, RepartitionPhase::Moving),
+            }
+        }
+        conduct.report(&job.progress, RepartitionPhase::Closing);
+        self.close(&job, plan).await?;
+        conduct.report(&job.progress, RepartitionPhase::Complete);
         Ok(())
     }
 
-    /// Adds layout 3 to these limits if the partition has it. The home keeps its layout while the
-    /// map changes, but a new partition does not have it yet.
-    async fn add_layout_to(&self, limits: &mut Vec<Vec<u8>>) -> Result<(), Error> {
-        if self.has_layout3().await? {
-            limits.extend([b"layout".to_vec(), b"3".to_vec()]);
+    /// Gives a partition of the old list the map of the change. Returns whether the partition held
+    /// and remembered nothing, so that nothing has to be moved.
+    async fn give_map(
+        &self,
+        partition: &Partition,
+        map: &PartitionMap,
+        expected: Option<u64>,
+    ) -> Result<bool, Error> {
+        let mut patience = Patience::new();
+        loop {
+            let stored = partition.stored_map().await?;
+            if stored.epoch == map.epoch {
+                return Ok(false); // a client or an earlier process gave it the map
+            }
+            let expected = expected.unwrap_or(stored.epoch);
+            if stored.epoch > map.epoch || stored.epoch != expected {
+                return Err(changed_meanwhile(&self.queue_name));
+            }
+            let changed = match partition.change_if_empty(expected, map).await? {
+                (Remapped::Done, is_own) => return Ok(is_own),
+                (Remapped::Has(_) | Remapped::Remembers(_), _) => {
+                    partition.close(expected, map).await?
+                }
+                (epoch, _) => epoch,
+            };
+            match changed {
+                Remapped::Done => return Ok(false),
+                Remapped::Has(_) => return Err(has_schedules(&self.queue_name)),
+                // Another client has given the partition a newer map.
+                _ => {}
+            }
+            let error = changed_meanwhile(&self.queue_name);
+            if !patience.allows(&error, Repeat::Harmless) {
+                return Err(error);
+            }
+            patience.pause().await;
         }
-        Ok(())
-    }
-
-    /// Until when the partition remembers a call or an id that ended, in Unix milliseconds of its
-    /// server; `now_ms` if it remembers none.
-    async fn remembers_until_ms(&self, now_ms: u64) -> Result<u64, Error> {
-        // The placeholder has no score in this range, and dueq writes no score beyond it.
-        let recent = self.keys().recent();
-        let live = (now_ms, now_ms + MEMORY_LIMIT_MS);
-        let last = self.control().last_score(recent, live).await?;
-        Ok(last.map_or(now_ms, |score| score.ceil() as u64))
     }
 }
 
-async fn wait_for_memory(queue_name: &str, ms: u64, until: Instant) -> Result<(), Error> {
-    if ms == 0 {
-        return Ok(());
-    }
-    let wait = Duration::from_millis(ms);
-    if Instant::now() + wait > until {
-        let message = format!(
-            "queue {queue_name} was in use during the last {MEMORY_LIMIT:?}: its partitions remember \
-             ids that ended, so that late repetitions are recognised; stop its producers, and \
-             repeat the call"
-        );
-        return Err(Error::new(ErrorKind::Unavailable, Applied::No, message));
-    }
-    tokio::time::sleep(wait).await;
-    Ok(())
-}
-
-fn refuse_messages(queue_name: &str, stats: &QueueStats) -> Result<(), Error> {
-    match stats.scheduled + stats.ready + stats.leased + stats.dead {
-        0 => Ok(()),
-        messages => Err(has(queue_name, messages)),
-    }
-}
-
-fn has(queue_name: &str, messages: u64) -> Error {
+fn has_schedules(queue_name: &str) -> Error {
     Error::invalid(format!(
-        "a partition of queue {queue_name} holds {messages} messages (scheduled, ready, leased or \
-         dead): only the partitions of a new or empty queue can be changed; `dueq stats \
-         {queue_name}` counts them, `dueq purge` removes them"
+        "queue {queue_name} has schedules, which need a queue of one partition: `dueq schedule \
+         --queue {queue_name}` lists them"
     ))
 }
 

@@ -1,11 +1,15 @@
 //! Routes one call to the partition of its id, also while the map changes.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::error::{Applied, Error, ErrorKind};
 use crate::partition::Partition;
 use crate::router::{Partitions, Router};
-use crate::server::patience::{Patience, Repeat};
+use crate::server::patience::{PATIENCE, Patience, Repeat};
+
+/// How long a call pauses whose message is on its way to another partition, in ms.
+const MOVING_PAUSE_MS: std::ops::Range<u64> = 5..50;
 
 /// The routing of one caller's ids. For up to 10 s it routes a call by the newer map if its epoch
 /// was refused, since such a call was not applied.
@@ -14,8 +18,8 @@ pub(crate) struct Routing<'a> {
     seen: Arc<Partitions>,
     /// The time limit of the repetitions, since the first refusal.
     patience: Option<Patience>,
-    /// Whether the last refusals led to a map with other partitions.
-    is_moved: bool,
+    /// Since when the message is on its way to another partition.
+    moving_since: Option<Instant>,
 }
 
 impl<'a> Routing<'a> {
@@ -24,20 +28,20 @@ impl<'a> Routing<'a> {
             router,
             seen: router.current(),
             patience: None,
-            is_moved: false,
+            moving_since: None,
         }
     }
 
-    /// The partitions among which ids are distributed. Waits while the map changes.
+    /// The partitions among which ids are distributed. Waits while the queue is being deleted.
     ///
     /// # Errors
-    /// `Unavailable` if the map has been changing for 10 s.
-    pub(crate) async fn settled(&mut self) -> Result<Arc<Partitions>, Error> {
+    /// `Unavailable` if the deletion has taken 10 s.
+    pub(crate) async fn partitions(&mut self) -> Result<Arc<Partitions>, Error> {
         if !self.router.has_learned() {
             self.seen = Box::pin(self.router.learned()).await;
         }
-        while let Err(changing) = self.seen.routed() {
-            self.wait(changing).await?;
+        while let Err(deleting) = self.seen.check_deletion() {
+            self.wait(deleting).await?;
             // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
             match Box::pin(self.router.refresh(&self.seen)).await {
                 Ok(now) => self.seen = now,
@@ -45,12 +49,6 @@ impl<'a> Routing<'a> {
             }
         }
         Ok(Arc::clone(&self.seen))
-    }
-
-    /// The partition that this id belongs to. Waits while the map changes.
-    pub(crate) async fn partition(&mut self, id: &[u8]) -> Result<Arc<Partition>, Error> {
-        let partitions = self.settled().await?;
-        partitions.of_id(id).map(Arc::clone)
     }
 
     /// Learns the newest map after these partitions refused calls because of their epochs. Waits if
@@ -69,20 +67,24 @@ impl<'a> Routing<'a> {
                 Err(error) => last = Some(error),
             }
         }
-        self.is_moved = !before.has_tags_of(&self.seen);
         match last {
             Some(error) if Arc::ptr_eq(&before, &self.seen) => self.wait(error).await,
             _ => Ok(()),
         }
     }
 
-    /// Whether an item that was refused may be sent as a new one: no earlier try of it was applied.
+    /// Pauses because the message is on its way to another partition.
     ///
-    /// A partition gets a map with other partitions only while it remembers no call. A map with the
-    /// same partitions is that of a reverted change. If the partition's map is older than that of
-    /// the call, a failover has undone what the partition did since.
-    pub(crate) fn may_send_again(&self, refusal: &Error) -> bool {
-        refusal.was_applied() == Applied::No || refusal.is_behind() || self.is_moved
+    /// # Errors
+    /// `Unavailable` if it has been on its way for 10 s: whoever moves it has stopped.
+    pub(crate) async fn moving(&mut self) -> Result<(), Error> {
+        let since = self.moving_since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= PATIENCE {
+            return Err(self.seen.moving());
+        }
+        let pause = Duration::from_millis(fastrand::u64(MOVING_PAUSE_MS));
+        tokio::time::sleep(pause).await;
+        Ok(())
     }
 
     /// Pauses before the next try. Returns the error if there must not be one.
@@ -95,4 +97,11 @@ impl<'a> Routing<'a> {
         patience.pause().await;
         Ok(())
     }
+}
+
+/// Whether an item that was refused because of its epoch may be sent as a new one: no earlier try of
+/// it was applied. If the partition's map is older than that of the call, a failover has undone what
+/// the partition did since.
+pub(crate) fn may_send_again(refusal: &Error) -> bool {
+    refusal.was_applied() == Applied::No || refusal.is_behind()
 }

@@ -47,6 +47,12 @@ impl Info {
             .map(str::trim)
     }
 
+    /// How many replicas follow this master.
+    pub(crate) fn online_replicas(&self) -> u32 {
+        let is_online = |line: &&str| line.starts_with("slave") && line.contains("state=online");
+        u32::try_from(self.0.lines().filter(is_online).count()).unwrap_or(u32::MAX)
+    }
+
     /// The value of this field as a number.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.field(name)?.parse().ok()

@@ -21,6 +21,7 @@ mod query;
 pub(crate) mod queue_scan;
 pub(crate) mod rounds;
 pub(crate) mod route;
+pub(crate) mod scan;
 pub(crate) mod sentinel;
 pub(crate) mod servers;
 pub(crate) mod subscription;

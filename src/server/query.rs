@@ -154,22 +154,6 @@ impl RoutedLane {
         Ok(members.iter().map(text).collect())
     }
 
-    /// Reads the highest score of a sorted set between these two scores.
-    pub(crate) async fn last_score(
-        &self,
-        key: &str,
-        (least, most): (u64, u64),
-    ) -> Result<Option<f64>, Error> {
-        let mut last = redis::cmd("ZRANGE");
-        last.arg(key).arg(most).arg(least);
-        last.arg("BYSCORE").arg("REV");
-        last.arg("LIMIT").arg(0).arg(1).arg("WITHSCORES");
-        let answer = self.query(&last).await?;
-        let found: Vec<(Vec<u8>, f64)> =
-            redis::from_redis_value(answer).map_err(|error| unexpected("ZRANGE", &error))?;
-        Ok(found.first().map(|(_, score)| *score))
-    }
-
     /// Checks that each of these keys is absent or has the type of a queue's key.
     pub(crate) async fn check_types(&self, keys: &Keys) -> Result<(), Error> {
         for (key, due) in keys.typed() {

@@ -1,7 +1,10 @@
 //! `dueq partitions`: the partitions of a queue, or their number.
 
-use clap::{Args, value_parser};
+use std::io::{IsTerminal, Write};
+
+use clap::{Args, ValueEnum, value_parser};
 use comfy_table::{CellAlignment, Table, presets};
+use dueq::admin::{Repartition, RepartitionPhase, RepartitionProgress};
 use dueq::inspect::PartitionInfo;
 
 use crate::output::Outcome;
@@ -10,33 +13,53 @@ use crate::{Common, existing, output};
 #[derive(Args)]
 #[command(after_help = "\
 Without COUNT the command prints a line for each partition: its index, the number that distinguishes
-its keys, its slot, its server, and how many messages it holds.
+its keys, its slot, its server, and how many messages it holds. While the number changes it also says
+which partitions are new, which ones go, and how many messages are on their way.
 
-With COUNT a queue that is new or empty gets so many partitions, spread evenly over the masters of a
-Redis Cluster. A queue that holds messages is refused. The command waits up to 15 s until the queue has
-forgotten the ids that ended last; pushes wait meanwhile. If it is interrupted, run it again: until
-then pushes are refused.
+With COUNT the queue gets so many partitions, spread evenly over the masters of a Redis Cluster, and its
+messages move to them while producers and workers go on. It takes at least 13 s if the queue was in use,
+and until leased messages are settled. If it is interrupted, run it again, or take the change back with
+--abort: until then messages that were on their way, at most 256 of a partition, wait.
 
 One partition suffices until one server does not. About four for each master are a good number. Order
 by due time holds within a partition. Upgrade all clients and workers of the queue first.
 
 Examples:
   dueq partitions orders
-  dueq partitions orders 12")]
+  dueq partitions orders 12
+  dueq partitions orders --abort")]
 pub(crate) struct Partitions {
     /// The queue
     queue: String,
     /// How many partitions the queue shall have: 1 to 256
     #[arg(value_parser = value_parser!(u16).range(1..=256))]
     count: Option<u16>,
+    /// Take back the change of the number that runs or was interrupted
+    #[arg(long, conflicts_with = "count")]
+    abort: bool,
+    /// How fast messages move: gentle leaves three quarters of the time to others
+    #[arg(long, value_enum, default_value = "gentle")]
+    pace: Pace,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Pace {
+    Gentle,
+    Open,
 }
 
 impl Partitions {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let (client, queue) = common.client_and_queue(&self.queue).await?;
         match self.count {
-            Some(count) => queue.partition_into(usize::from(count)).await?,
+            Some(count) => {
+                self.change(queue.partition_into(usize::from(count)), common)
+                    .await?
+            }
             None => existing::require(&client, &queue).await?,
+        }
+        if self.abort {
+            self.change(queue.abort_repartition(), common).await?;
         }
         let partitions = queue.partitions().await?;
         if common.json {
@@ -45,9 +68,77 @@ impl Partitions {
             }
         } else {
             output::line(table(&partitions).trim_end())?;
+            if let Some(change) = changing(&self.queue, &partitions) {
+                output::line(&change)?;
+            }
         }
         Ok(Outcome::Done)
     }
+
+    async fn change(&self, change: Repartition<'_>, common: &Common) -> Result<(), dueq::Error> {
+        let change = match self.pace {
+            Pace::Gentle => change,
+            Pace::Open => change.without_rests(),
+        };
+        if common.json {
+            let queue = self.queue.clone();
+            let report = move |now: &RepartitionProgress| {
+                // The change goes on without a reader of its progress.
+                let _ = output::json_line(&progress(&queue, now));
+            };
+            change.on_progress(report).await
+        } else if std::io::stderr().is_terminal() {
+            change.on_progress(show).await
+        } else {
+            change.await
+        }
+    }
+}
+
+/// Shows the progress in one line of the terminal.
+fn show(now: &RepartitionProgress) {
+    let (moved, left, per_second) = (now.moved, now.left, now.per_second);
+    let text = format!("{moved} messages moved, about {left} left, {per_second:.0} a second");
+    let end = if now.phase == RepartitionPhase::Complete {
+        "\n"
+    } else {
+        ""
+    };
+    let _ = write!(
+        std::io::stderr(),
+        "\r{}: {text}\x1b[K{end}",
+        now.phase.name()
+    );
+}
+
+fn progress(queue: &str, now: &RepartitionProgress) -> serde_json::Value {
+    serde_json::json!({
+        "queue": queue,
+        "phase": now.phase.name(),
+        "moved": now.moved,
+        "left": now.left,
+        "per_second": now.per_second.round(),
+    })
+}
+
+/// What the number of partitions changes to, if it changes.
+fn changing(queue: &str, partitions: &[PartitionInfo]) -> Option<String> {
+    let leave = partitions.iter().filter(|one| one.leaves).count();
+    let join = partitions.iter().filter(|one| one.joins).count();
+    let (all, moving) = (
+        partitions.len(),
+        partitions.iter().map(|one| one.stats.moving),
+    );
+    (leave + join > 0).then(|| {
+        format!(
+            "changing from {} to {} partitions, {} messages on their way: `dueq partitions {queue} {}` \
+             completes it, --abort takes it back",
+            all - join,
+            all - leave,
+            moving.sum::<u64>(),
+            all - leave
+        )
+    })
 }
 
 fn held(partition: &PartitionInfo) -> u64 {
@@ -63,13 +154,24 @@ fn object(queue: &str, partition: &PartitionInfo) -> serde_json::Value {
         "slot": partition.slot,
         "server": partition.server,
         "messages": held(partition),
+        "moving": partition.stats.moving,
+        "change": change(partition),
     })
+}
+
+/// What a change of the number does to this partition.
+fn change(partition: &PartitionInfo) -> &'static str {
+    match (partition.leaves, partition.joins) {
+        (true, _) => "leaves",
+        (_, true) => "joins",
+        _ => "",
+    }
 }
 
 fn table(partitions: &[PartitionInfo]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["partition", "tag", "slot", "server", "messages"]);
+    table.set_header(["partition", "tag", "slot", "server", "messages", ""]);
     for partition in partitions {
         table.add_row([
             partition.index.to_string(),
@@ -77,6 +179,7 @@ fn table(partitions: &[PartitionInfo]) -> String {
             partition.slot.to_string(),
             partition.server.clone(),
             held(partition).to_string(),
+            change(partition).to_owned(),
         ]);
     }
     for index in [0, 1, 2, 4] {

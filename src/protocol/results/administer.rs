@@ -3,6 +3,7 @@
 
 use crate::error::Error;
 use crate::model::outcomes::{KeepReason, UnusedOutcome};
+use crate::protocol::partition_map::Tag;
 use crate::protocol::replies::{Header, Reply};
 
 /// The reply to one step of a requeue of all dead messages, or of a purge.
@@ -82,6 +83,55 @@ impl Remapped {
             ("HAS", Ok(messages)) => Ok(Self::Has(messages)),
             ("REMEMBERS", Ok(ms)) => Ok(Self::Remembers(ms)),
             ("EPOCH", Ok(epoch)) => Ok(Self::Epoch(epoch)),
+            _ => Err(reply.body.unexpected(&format!("{text:?}"))),
+        }
+    }
+}
+
+/// The batch that is on its way from a partition.
+pub(crate) struct Departed {
+    pub(crate) number: u64,
+    /// The partition to which it goes.
+    pub(crate) tag: Tag,
+    pub(crate) messages: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Departed {
+    /// Decodes the reply to depart; `None` if no batch is on its way.
+    pub(crate) fn decode(mut reply: Reply) -> Result<Option<Self>, Error> {
+        let body = &mut reply.body;
+        let (number, text) = (body.count()?, body.text()?);
+        let (messages, bytes) = (body.count()?, body.bytes()?);
+        if number == 0 {
+            return Ok(None);
+        }
+        let tag = Tag::parse(&text).ok_or_else(|| body.unexpected(&format!("the tag {text:?}")))?;
+        Ok(Some(Self {
+            number,
+            tag,
+            messages,
+            bytes,
+        }))
+    }
+}
+
+/// What a partition did with a batch from another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrived {
+    /// It has stored this number of messages; none if it had the batch already.
+    Applied(u64),
+    /// It never will. This is the largest number that it knows of batches from that partition.
+    Void(u64),
+}
+
+impl Arrived {
+    pub(crate) fn decode(mut reply: Reply) -> Result<Self, Error> {
+        let text = reply.body.text()?;
+        let (word, number) = text.split_once(' ').unwrap_or((&text, ""));
+        match (word, number.parse()) {
+            ("APPLIED", Ok(messages)) => Ok(Self::Applied(messages)),
+            ("VOID", Ok(last)) => Ok(Self::Void(last)),
             _ => Err(reply.body.unexpected(&format!("{text:?}"))),
         }
     }

@@ -92,6 +92,16 @@ fn lease(text: &str) -> LeaseInfo {
     LeaseInfo { name, node }
 }
 
+/// Whether the reply to `get` has no message.
+pub(crate) fn is_absent(body: &Body) -> bool {
+    body.is_next_empty()
+}
+
+/// Whether the reply to `get`, which has no message, says how one ended.
+pub(crate) fn has_end(body: &Body) -> bool {
+    body.len() > 1
+}
+
 /// Decodes the rest of the reply to get for an absent message: how a remembered id ended.
 pub(crate) fn end(body: &mut Body) -> Result<Option<MessageEnd>, Error> {
     if body.is_empty() {
@@ -186,6 +196,7 @@ pub(crate) fn stats(reply: &mut Reply) -> Result<QueueStats, Error> {
             "ready" => &mut stats.ready,
             "leased" => &mut stats.leased,
             "dead" => &mut stats.dead,
+            "moving" => &mut stats.moving,
             "recent" => &mut stats.recent,
             "nodes" => &mut stats.nodes,
             "overdue_ms" => &mut stats.overdue_ms,

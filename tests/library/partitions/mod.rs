@@ -1,6 +1,7 @@
 //! Queues of several partitions.
 
 mod interrupted;
+mod live;
 mod losses;
 mod one_queue;
 mod repartition;

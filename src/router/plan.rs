@@ -1,0 +1,146 @@
+//! The limits of the partitions before, during and after a change of their number. The home keeps
+//! them, so that a process that completes the change does not divide them twice.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use crate::error::Error;
+use crate::model::limits::QueueLimits;
+use crate::model::stats::QueueStats;
+use crate::partition::Partition;
+use crate::protocol::partition_map::PartitionMap;
+use crate::router::limits::{Shares, shares_of, texts};
+use crate::server::patience::patiently;
+
+/// The field of meta.
+const FIELD: &str = "change";
+
+/// The limits on what a partition holds. The others limit what it does.
+const ROOM: [&str; 3] = ["max_messages", "dead_keep", "max_remembered"];
+
+/// The plan of a change.
+#[derive(Clone)]
+pub(super) struct Plan {
+    epoch: u64,
+    /// The epoch of the change that this one takes back; 0 if it takes none back.
+    pub(super) takes_back: u64,
+    pub(super) old: Shares,
+    /// Those of all old and new partitions, while messages move.
+    pub(super) both: Shares,
+    pub(super) new: Shares,
+    /// Whether the partitions have `both`.
+    pub(super) is_spread: bool,
+}
+
+impl Plan {
+    /// The plan of the change that this map describes, as the home has it, or a new one from the
+    /// limits of the home.
+    pub(super) async fn of(
+        home: &Partition,
+        map: &PartitionMap,
+        of_home: &QueueStats,
+    ) -> Result<Self, Error> {
+        let read = patiently(|| home.control().fields(home.keys().meta(), [FIELD]));
+        let [text] = read.await?;
+        match text.and_then(|text| Self::parse(&text)) {
+            Some(plan) if plan.epoch == map.epoch => Ok(plan),
+            // The process ended before it took the change back.
+            Some(plan) if plan.takes_back == map.epoch => Ok(plan.back(map.epoch, 0)),
+            _ => Self::from_limits(map, of_home),
+        }
+    }
+
+    /// # Errors
+    /// `InvalidInput` if a limit is less than the number of partitions that share it.
+    pub(super) fn from_limits(map: &PartitionMap, of_home: &QueueStats) -> Result<Self, Error> {
+        let (old, new) = (map.old.len(), map.new.len());
+        let limits = QueueLimits::of_stats(of_home, old as u64);
+        let all: BTreeSet<_> = map.old.iter().chain(&map.new).collect();
+        // While messages move, a limit may be exceeded rather than refuse the change.
+        let both = limits.of_partition(all.len());
+        let mut both = texts(both.or_else(|_| limits.of_partition(old.max(new)))?);
+        let roomy = texts(limits.of_partition(old.min(new))?);
+        for (pair, roomy) in both.chunks_mut(2).zip(roomy.chunks(2)) {
+            // Nothing is refused or trimmed only because it is not spread yet.
+            if ROOM.contains(&pair[0].as_str()) {
+                pair.clone_from_slice(roomy);
+            }
+        }
+        Ok(Self {
+            epoch: map.epoch,
+            takes_back: 0,
+            old: shares_of(of_home)?,
+            both,
+            new: texts(limits.of_partition(new)?),
+            is_spread: false,
+        })
+    }
+
+    /// The plan of the change in the other direction.
+    pub(super) fn back(self, epoch: u64, takes_back: u64) -> Self {
+        Self {
+            epoch,
+            takes_back,
+            old: self.new,
+            new: self.old,
+            ..self
+        }
+    }
+
+    /// The limits after the change, given those of the home now: an operator may have set others
+    /// while messages moved.
+    pub(super) fn rebased(self, map: &PartitionMap, of_home: &QueueStats) -> Result<Self, Error> {
+        let present = shares_of(of_home)?;
+        if [&self.old, &self.both, &self.new].contains(&&present) {
+            return Ok(self);
+        }
+        let all: BTreeSet<_> = map.old.iter().chain(&map.new).collect();
+        let limits = QueueLimits::of_stats(of_home, all.len() as u64);
+        Ok(Self {
+            new: texts(limits.of_partition(map.new.len())?),
+            both: present,
+            ..self
+        })
+    }
+
+    pub(super) async fn keep(&self, home: &Partition) -> Result<(), Error> {
+        let text = json!({
+            "epoch": self.epoch,
+            "takes_back": self.takes_back,
+            "old": self.old,
+            "both": self.both,
+            "new": self.new,
+            "is_spread": self.is_spread,
+        });
+        let mut keep = redis::cmd("HSET");
+        keep.arg(home.keys().meta()).arg(FIELD);
+        keep.arg(text.to_string());
+        patiently(|| home.control().command(&keep)).await.map(drop)
+    }
+
+    pub(super) async fn forget(home: &Partition) -> Result<(), Error> {
+        let mut forget = redis::cmd("HDEL");
+        forget.arg(home.keys().meta()).arg(FIELD);
+        let forgot = patiently(|| home.control().command(&forget));
+        forgot.await.map(drop)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let value: serde_json::Value = serde_json::from_str(text).ok()?;
+        let number = |name: &str| value.get(name)?.as_u64();
+        let shares = |name: &str| {
+            let texts = value.get(name)?.as_array()?.iter();
+            let texts = texts.map(|text| text.as_str().map(str::to_owned));
+            texts.collect::<Option<Shares>>()
+        };
+        Some(Self {
+            epoch: number("epoch")?,
+            takes_back: number("takes_back")?,
+            old: shares("old")?,
+            both: shares("both")?,
+            new: shares("new")?,
+            is_spread: value.get("is_spread")?.as_bool()?,
+        })
+    }
+}

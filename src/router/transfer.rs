@@ -1,0 +1,308 @@
+//! Moves the messages of one partition to the partitions that they belong to after a change of the
+//! map: in batches, of which one at a time is on its way.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::error::{Applied, Error, ErrorKind};
+use crate::model::stats::QueueStats;
+use crate::partition::{Carrier, Fate, Partition};
+use crate::protocol::partition_map::{PartitionMap, Tag, index_of};
+use crate::protocol::results::administer::{Arrived, Departed};
+use crate::router::Partitions;
+use crate::router::progress::{Pace, Progress};
+use crate::router::repartition::changed_meanwhile;
+use crate::server::scan::Walk;
+
+/// The most names of one batch.
+const BATCH: usize = 256;
+/// A batch with fewer messages than names was cut by its size if it has at least so many bytes.
+const CUT_BYTES: usize = 512 * 1024;
+/// The least time between the beginnings of two passes over a partition.
+const PASS: Duration = Duration::from_secs(1);
+/// For how long after the change of the map a partition may remember calls from before.
+const MEMORY_MS: u64 = 13_000;
+
+/// What all sources of a change share.
+pub(super) struct Job {
+    pub(super) map: PartitionMap,
+    pub(super) all: Arc<Partitions>,
+    pub(super) pace: Pace,
+    pub(super) progress: Progress,
+}
+
+impl Job {
+    /// The partition of the new list that this id belongs to, if it is not this one.
+    fn place_of_stray(&self, id: &[u8], own: Tag) -> Option<Tag> {
+        let new = &self.map.new;
+        Some(new[index_of(id, new.len())]).filter(|tag| *tag != own)
+    }
+
+    /// About how many messages of this partition belong elsewhere, if ids are spread evenly.
+    pub(super) fn expected_strays(&self, own: Tag, stats: &QueueStats) -> u64 {
+        let messages = stats.scheduled + stats.ready + stats.leased + stats.dead;
+        let range = |tags: &[Tag]| {
+            let index = tags.iter().position(|tag| *tag == own)?;
+            let share = 1.0 / tags.len() as f64;
+            Some((index as f64 * share, (index + 1) as f64 * share))
+        };
+        let staying = match (range(&self.map.old), range(&self.map.new)) {
+            (Some((from, to)), Some((new_from, new_to))) => {
+                ((to.min(new_to) - from.max(new_from)) / (to - from)).max(0.0)
+            }
+            _ => 0.0,
+        };
+        (messages as f64 * (1.0 - staying)) as u64
+    }
+
+    /// Gives the map to a partition that has lost it, or an older one. If the partition has a newer
+    /// map, another process has changed the partitions.
+    async fn bring_back(&self, lost: &Carrier, refusal: Error) -> Result<(), Error> {
+        let partition = lost.partition();
+        if !refusal.is_behind() {
+            return Err(changed_meanwhile(partition.queue_name()));
+        }
+        partition.forward(&self.map).await
+    }
+}
+
+/// A partition whose messages move to others.
+pub(super) struct Source {
+    job: Arc<Job>,
+    from: Carrier,
+    to: BTreeMap<Tag, Carrier>,
+    /// What became of the batch that the partition reported last.
+    fate: Fate,
+    /// The number of an earlier batch that a target knows; the next one gets a larger number.
+    after: u64,
+}
+
+/// What a partition says about its batches.
+#[derive(PartialEq, Eq)]
+struct Departures {
+    departed: Option<String>,
+    mapped_ms: u64,
+    value_bytes: u64,
+}
+
+impl Source {
+    pub(super) fn new(job: &Arc<Job>, partition: &Arc<Partition>) -> Result<Self, Error> {
+        Ok(Self {
+            job: Arc::clone(job),
+            from: Carrier::new(partition)?,
+            to: BTreeMap::new(),
+            fate: Fate::default(),
+            after: 0,
+        })
+    }
+
+    fn tag(&self) -> Tag {
+        self.from.partition().tag()
+    }
+
+    /// Moves all messages and all memory that belong elsewhere. Ends when nothing is left: what is
+    /// due soon or leased is waited for.
+    pub(super) async fn drain(mut self) -> Result<(), Error> {
+        loop {
+            let began = Instant::now();
+            self.settle().await?;
+            let before = self.departures().await?;
+            let strays = self.move_messages(&before).await?;
+            // Of an id whose message is still here, the memory stays as well.
+            let mut now_ms = self.now_ms().await?;
+            let remembered = match strays {
+                0 => self.move_memory(now_ms).await?,
+                _ => 0,
+            };
+            self.settle().await?;
+            now_ms = now_ms.max(before.mapped_ms);
+            let rest_ms = (before.mapped_ms + MEMORY_MS).saturating_sub(now_ms);
+            // Another process may have put a batch back meanwhile.
+            let is_clean = strays + remembered == 0 && before == self.departures().await?;
+            if is_clean && rest_ms == 0 {
+                return Ok(());
+            }
+            let rest = Duration::from_millis(if is_clean { rest_ms } else { 0 });
+            let pause = PASS.saturating_sub(began.elapsed()).max(rest);
+            tokio::time::sleep(pause).await;
+            self.from.forget_replicas();
+        }
+    }
+
+    /// Brings the batch that is on its way to its end. Returns whether there was one.
+    pub(super) async fn settle(&mut self) -> Result<bool, Error> {
+        let mut was_moving = false;
+        let any = match self.tag() {
+            Tag::Home => Tag::Numbered(0),
+            Tag::Numbered(_) => Tag::Home,
+        };
+        while let Some(batch) = self.depart(any, &[]).await? {
+            self.arrive(&batch).await?;
+            was_moving = true;
+        }
+        Ok(was_moving)
+    }
+
+    /// Moves the messages that belong elsewhere, but for those that are leased or due soon. Returns
+    /// how many there were of both.
+    async fn move_messages(&mut self, departures: &Departures) -> Result<u64, Error> {
+        let partition = Arc::clone(self.from.partition());
+        let mut groups: BTreeMap<Tag, Vec<Vec<u8>>> = BTreeMap::new();
+        let (mut walk, mut strays, mut kept) = (Walk::default(), 0, 0);
+        loop {
+            let key = partition.keys().messages();
+            let step = partition.control();
+            let names = step.next_names(key, departures.value_bytes, &mut walk);
+            for name in names.await? {
+                let is_message = name.first().is_some_and(|byte| *byte >= 32);
+                let place = self.job.place_of_stray(&name, self.tag());
+                let Some(tag) = place.filter(|_| is_message) else {
+                    continue;
+                };
+                strays += 1;
+                let group = groups.entry(tag).or_default();
+                group.push(name);
+                if group.len() == BATCH {
+                    kept += self.send(tag, std::mem::take(group)).await?;
+                }
+            }
+            if walk.cursor == 0 {
+                break;
+            }
+        }
+        for (tag, group) in groups {
+            kept += self.send(tag, group).await?;
+        }
+        self.job.progress.set_left(self.tag(), kept);
+        Ok(strays)
+    }
+
+    /// Moves what the partition remembers of ids that belong elsewhere. Returns how many names there
+    /// were, with those that are forgotten soon.
+    async fn move_memory(&mut self, now_ms: u64) -> Result<u64, Error> {
+        let partition = Arc::clone(self.from.partition());
+        let mut groups: BTreeMap<Tag, Vec<Vec<u8>>> = BTreeMap::new();
+        let (mut walk, mut found) = (Walk::default(), 0);
+        loop {
+            let key = partition.keys().recent();
+            for (name, until_ms) in partition.control().next_members(key, &mut walk).await? {
+                if until_ms <= now_ms as f64 {
+                    continue;
+                }
+                // See the block recent_marks of the scripts.
+                let (id, moves) = match name.first() {
+                    None | Some(0 | 3) => continue,
+                    Some(4) => (&name[1..], false),
+                    Some(5) => (&name[1..], true),
+                    Some(6) => (name.get(2..).unwrap_or_default(), true),
+                    Some(_) => (&name[..], false),
+                };
+                let Some(tag) = self.job.place_of_stray(id, self.tag()) else {
+                    continue;
+                };
+                found += 1;
+                let group = groups.entry(tag).or_default();
+                if moves {
+                    group.push(name);
+                }
+                if group.len() == BATCH {
+                    self.send(tag, std::mem::take(group)).await?;
+                }
+            }
+            if walk.cursor == 0 {
+                break;
+            }
+        }
+        for (tag, group) in groups.into_iter().filter(|(_, group)| !group.is_empty()) {
+            self.send(tag, group).await?;
+        }
+        Ok(found)
+    }
+
+    /// Sends what these names have to the partition with this tag. Returns how many messages stay.
+    async fn send(&mut self, tag: Tag, names: Vec<Vec<u8>>) -> Result<u64, Error> {
+        let mut left = names.len() as u64;
+        loop {
+            let began = Instant::now();
+            let Some(batch) = self.depart(tag, &names).await? else {
+                return Ok(left);
+            };
+            self.arrive(&batch).await?;
+            left = left.saturating_sub(batch.messages);
+            self.job.pace.pause(began.elapsed()).await;
+            if left == 0 || batch.bytes.len() < CUT_BYTES {
+                return Ok(left);
+            }
+        }
+    }
+
+    async fn depart(&mut self, tag: Tag, names: &[Vec<u8>]) -> Result<Option<Departed>, Error> {
+        let (fate, after) = (self.fate, self.after);
+        let departed = match self.from.depart(fate, after, tag, names).await {
+            Err(refusal) if refusal.is_remapped() => {
+                self.job.bring_back(&self.from, refusal).await?;
+                self.from.depart(fate, after, tag, names).await?
+            }
+            departed => departed?,
+        };
+        self.fate = Fate::None;
+        Ok(departed)
+    }
+
+    async fn arrive(&mut self, batch: &Departed) -> Result<(), Error> {
+        let own = self.tag();
+        if !self.to.contains_key(&batch.tag) {
+            let Some(target) = self.job.all.of_tag(batch.tag) else {
+                let (queue, tag) = (self.from.partition().queue_name(), batch.tag);
+                let message = format!(
+                    "partition {own} of queue {queue} has messages on their way to partition {tag}, \
+                     which the map does not have: run `dueq doctor {queue}`"
+                );
+                return Err(Error::new(ErrorKind::Server, Applied::No, message));
+            };
+            self.to.insert(batch.tag, Carrier::new(target)?);
+        }
+        let Some(target) = self.to.get_mut(&batch.tag) else {
+            return Ok(());
+        };
+        let arrived = match target.arrive(own, batch.number, &batch.bytes).await {
+            Err(refusal) if refusal.is_remapped() => {
+                self.job.bring_back(target, refusal).await?;
+                target.arrive(own, batch.number, &batch.bytes).await?
+            }
+            arrived => arrived?,
+        };
+        self.fate = match arrived {
+            Arrived::Applied(messages) => {
+                self.job.progress.moved(own, messages);
+                Fate::Done(batch.number)
+            }
+            Arrived::Void(last) => {
+                self.after = last;
+                Fate::Back(batch.number)
+            }
+        };
+        Ok(())
+    }
+
+    async fn departures(&self) -> Result<Departures, Error> {
+        let partition = self.from.partition();
+        let names = ["departed", "mapped_ms", "largest_payload_bytes"];
+        let fields = partition.control().fields(partition.keys().meta(), names);
+        let [departed, mapped_ms, value_bytes] = fields.await?;
+        let number = |text: Option<String>| text.and_then(|text| text.parse().ok());
+        Ok(Departures {
+            departed,
+            mapped_ms: number(mapped_ms).unwrap_or(0),
+            value_bytes: number(value_bytes).unwrap_or(4_096),
+        })
+    }
+
+    /// The clock of the partition's server, in Unix milliseconds.
+    async fn now_ms(&self) -> Result<u64, Error> {
+        let lane = self.from.partition().control().lane().await?;
+        let (now_us, ..) = lane.time().await?;
+        Ok(u64::try_from(now_us / 1_000).unwrap_or(0))
+    }
+}
