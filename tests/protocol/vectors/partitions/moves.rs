@@ -278,6 +278,7 @@ fn callers_of_a_moving_message_get_what_one_partition_answers() -> Result<()> {
                 let mut callers = [Caller::new(first, 1), Caller::new(second, 2)];
                 let mut mover = Mover::default();
                 let forgets = random.usize(0..12);
+                let mut allowed = [true; 2];
                 let turns = order.iter().copied().chain((0..40).map(|turn| turn % 3));
                 for (at, who) in turns.enumerate() {
                     if at == forgets {
@@ -287,6 +288,12 @@ fn callers_of_a_moving_message_get_what_one_partition_answers() -> Result<()> {
                         Some(caller) if caller.result.is_none() => caller.step(&mut queue)?,
                         Some(_) => {}
                         None => mover.step(&mut queue)?,
+                    }
+                    // A call that ended before the other began came first.
+                    for (one, other) in [(0, 1), (1, 0)] {
+                        if callers[one].result.is_some() && callers[other].calls == 0 {
+                            allowed = [one == 0, one == 1];
+                        }
                     }
                     let found = places(&mut queue)?;
                     ensure!(
@@ -300,7 +307,7 @@ fn callers_of_a_moving_message_get_what_one_partition_answers() -> Result<()> {
                 moved += usize::from(found.iter().any(|(key, _)| key.ends_with("17}")));
                 let outcome = (results.to_vec(), found.pop().map(|(_, due)| due));
                 ensure!(
-                    expected.contains(&outcome),
+                    (0..2).any(|first| allowed[first] && expected[first] == outcome),
                     "{before:?}, {first:?} and {second:?} in the order {order:?}, mover forgets at {forgets}:\n\
                      {outcome:?}\nnot one of {expected:#?}"
                 );
