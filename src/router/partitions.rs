@@ -189,9 +189,9 @@ pub(super) fn changing(queue_name: &str, map: &PartitionMap) -> Error {
         format!("queue {queue_name} is being deleted: repeat the call, or complete the deletion")
     } else {
         format!(
-            "the partitions of queue {queue_name} are being changed from {} to {}, and the process that \
-             does it has stopped: complete the change with `dueq partitions {queue_name} {}`, or take \
-             it back with `--abort`",
+            "the partitions of queue {queue_name} are being changed from {} to {}: unless a process still \
+             does it, complete the change with `dueq partitions {queue_name} {}`, or take it back with \
+             `dueq partitions {queue_name} --abort`",
             map.old.len(),
             map.new.len(),
             map.new.len()

@@ -243,11 +243,12 @@ impl Router {
         let mut patience = Patience::new();
         loop {
             let stored = partition.stored_map().await?;
-            if stored.epoch == map.epoch {
+            if stored.map.as_ref() == Some(map) {
                 return Ok(false); // a client or an earlier process gave it the map
             }
+            // Two operators may have chosen the same epoch.
             let expected = expected.unwrap_or(stored.epoch);
-            if stored.epoch > map.epoch || stored.epoch != expected {
+            if stored.epoch >= map.epoch || stored.epoch != expected {
                 return Err(changed_meanwhile(&self.queue_name));
             }
             let changed = match partition.change_if_empty(expected, map).await? {

@@ -1,11 +1,15 @@
 //! Changes of the number of partitions whose process ended after one of the steps.
 
-use anyhow::Result;
-use dueq::{Client, ErrorKind, MessageState};
+use std::pin::Pin;
+use std::task::Poll;
 
+use anyhow::Result;
+use dueq::{Client, ErrorKind, MessageState, QueueLimits};
+
+use super::live::polled;
 use super::remap;
 use crate::support::proxy::Proxy;
-use crate::support::{HOUR, Setup, ids, messages, setup};
+use crate::support::{HOUR, Setup, ids, messages, push_all, setup};
 
 const REMAP: &str = include_str!("../../../lua/dist/remap.lua");
 
@@ -31,6 +35,26 @@ async fn serves(setup: &Setup, partitions: usize) -> Result<()> {
     Ok(())
 }
 
+/// Runs these futures at the same time, because each waits until calls are forgotten.
+async fn all_of(mut futures: Vec<impl Future<Output = Result<()>> + Unpin>) -> Result<()> {
+    std::future::poll_fn(move |context| {
+        let mut failed = None;
+        futures.retain_mut(|future| match Pin::new(future).poll(context) {
+            Poll::Pending => true,
+            Poll::Ready(result) => {
+                failed = failed.take().or(result.err());
+                false
+            }
+        });
+        match failed {
+            Some(error) => Poll::Ready(Err(error)),
+            None if futures.is_empty() => Poll::Ready(Ok(())),
+            None => Poll::Pending,
+        }
+    })
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_interrupted_change_of_partitions_is_completed() -> Result<()> {
     let changing = "7|-|- 5 9";
@@ -42,15 +66,15 @@ async fn an_interrupted_change_of_partitions_is_completed() -> Result<()> {
         ("-", &["close", "7", settled]),
         ("5", &["forward", settled]),
     ];
-    for done in 1..=steps.len() {
+    let completed = async |done: usize| {
         let setup = setup().await?;
         for (tag, args) in &steps[..done] {
             assert_eq!(remap(&setup, tag, args).await?, "DONE");
         }
         setup.queue.partition_into(3).await?;
-        serves(&setup, 3).await?;
-    }
-    Ok(())
+        serves(&setup, 3).await
+    };
+    all_of((1..=5).map(|done| Box::pin(completed(done))).collect()).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -64,7 +88,7 @@ async fn an_interrupted_change_to_one_partition_is_completed() -> Result<()> {
         ("9", &["remove", "8"]),
         ("-", &["close", "8", "9|-|-"]),
     ];
-    for done in 1..=steps.len() {
+    let completed = async |done: usize| {
         let setup = setup().await?;
         for tag in ["-", "5", "9"] {
             remap(&setup, tag, &["forward", "7|- 5 9|- 5 9"]).await?;
@@ -75,104 +99,60 @@ async fn an_interrupted_change_to_one_partition_is_completed() -> Result<()> {
         setup.queue.partition_into(1).await?;
         let left: Vec<String> = setup.command(&["KEYS", "dueq:{*/*"]).await?;
         assert_eq!(left, [] as [String; 0]);
-        serves(&setup, 1).await?;
-    }
-    Ok(())
+        serves(&setup, 1).await
+    };
+    all_of((1..=6).map(|done| Box::pin(completed(done))).collect()).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn limits_are_right_after_an_interrupted_change_to_one() -> Result<()> {
-    let changing = "8|- 5 9|-";
-    let changes = ["-", "5", "9"].map(|tag| (tag, vec!["change", "7", changing]));
-    let removals = ["5", "9"].map(|tag| (tag, vec!["remove", "8"]));
-    for done in 1..=5 {
-        let setup = setup().await?;
-        for tag in ["-", "5", "9"] {
-            remap(&setup, tag, &["forward", "7|- 5 9|- 5 9"]).await?;
-            let meta = format!("{}:meta", super::base(&setup, tag));
-            setup
-                .command::<()>(&["HSET", &meta, "max_messages", "100"])
-                .await?;
-        }
-        for (place, (tag, args)) in changes.iter().chain(&removals).take(done).enumerate() {
-            if place == changes.len() {
-                let meta = format!("{}:meta", super::base(&setup, "-"));
-                setup
-                    .command::<()>(&["HSET", &meta, "max_messages", "300"])
-                    .await?;
-            }
-            assert_eq!(remap(&setup, tag, args).await?, "DONE");
-        }
-        setup.queue.partition_into(1).await?;
-        assert_eq!(setup.queue.stats().await?.max_messages, 300, "{done}");
-    }
-    Ok(())
+async fn limits_are_right_wherever_a_change_was_interrupted() -> Result<()> {
+    let setup = setup().await?;
+    let changed = async |polls: u32| {
+        let queue = setup.client.queue(&format!("orders-{polls}"))?;
+        queue.partition_into(2).await?;
+        let limits = QueueLimits::new().max_messages(Some(300)).max_leased(12);
+        queue.configure(limits.keep_dead(50)).await?;
+        queue.push("").id("a").delay(HOUR).await?;
+        polled(queue.partition_into(3).into_future(), polls).await;
+        queue.partition_into(3).await?;
+        let stats = queue.stats().await?;
+        let limits = (stats.max_messages, stats.max_leased, stats.keep_dead);
+        assert_eq!(limits, (300, 12, 51), "{polls} polls");
+        Ok(())
+    };
+    all_of((1..40).map(|polls| Box::pin(changed(polls))).collect()).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_at_the_home_reverts_an_interrupted_change() -> Result<()> {
+async fn an_interrupted_change_is_completed_or_taken_back() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.push("").id("a").delay(HOUR).await?;
-    // A failover has undone the change at the home, and a client has written the old map again.
-    let changing = "7|-|- 5 9";
-    for tag in ["5", "9", "-"] {
-        remap(&setup, tag, &["forward", changing]).await?;
-    }
-    let error = queue.partition_into(3).await.expect_err("a message");
-    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-    assert_eq!(queue.partitions().await?.len(), 1);
-    assert!(queue.get("a").await?.is_some());
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_to_another_number_reverts_an_interrupted_one() -> Result<()> {
-    let setup = setup().await?;
-    remap(&setup, "-", &["change", "0", "7|-|- 5 9"]).await?;
-    remap(&setup, "5", &["forward", "7|-|- 5 9"]).await?;
-    setup.queue.partition_into(2).await?;
-    serves(&setup, 2).await
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_elsewhere_reverts_an_interrupted_change() -> Result<()> {
-    let setup = setup().await?;
-    let queue = &setup.queue;
-    for tag in ["-", "5"] {
-        remap(&setup, tag, &["forward", "7|- 5|- 5"]).await?;
-    }
-    let mut away = ids(50).into_iter();
-    let away = loop {
-        let id = away.next().expect("an id of the other partition");
-        if queue.keys_of(&id).await?[0].contains("/5}") {
-            break id;
-        }
-    };
-    queue.push("").id(&away).delay(HOUR).await?;
-    // The process ended after it had closed the home.
-    remap(&setup, "-", &["change", "7", "8|- 5|- 6 7"]).await?;
-    let error = queue.partition_into(3).await.expect_err("a message");
-    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-    assert_eq!(queue.partitions().await?.len(), 2);
-    assert!(queue.get(&away).await?.is_some());
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pushes_during_an_interrupted_change_name_its_remedy() -> Result<()> {
-    let setup = setup().await?;
-    remap(&setup, "-", &["change", "0", "7|-|- 5 9"]).await?;
-    let error = setup.queue.push("").id("a").await.expect_err("a change");
+    remap(&setup, "-", &["close", "0", "7|-|- 5 9"]).await?;
+    // Producers go on, and make the new partitions.
+    push_all(queue, messages(60)).await?;
+    let error = queue.partition_into(2).await.expect_err("a change to 3");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    let remedy = format!("dueq partitions {} 3", setup.queue.name());
+    let remedy = format!("dueq partitions {} 3", queue.name());
     assert!(error.to_string().contains(&remedy), "{error}");
+    queue.abort_repartition().await?;
+    assert_eq!(queue.partitions().await?.len(), 1);
+    assert_eq!(queue.stats().await?.scheduled, 61);
+    queue.partition_into(3).await?;
+    assert_eq!(queue.stats().await?.scheduled, 61);
     // The next deletion completes one that was interrupted.
-    remap(&setup, "-", &["close", "7", "8|- 5 9|"]).await?;
-    let error = setup.queue.partition_into(3).await.expect_err("a deletion");
-    assert!(error.to_string().contains("being deleted"), "{error}");
-    assert!(setup.queue.delete().await?);
-    setup.queue.partition_into(3).await?;
+    let home = format!("{}:meta", super::base(&setup, "-"));
+    let epoch: String = setup.command(&["HGET", &home, "epoch"]).await?;
+    let map: String = setup.command(&["HGET", &home, "map"]).await?;
+    let tags = map.rsplit('|').next().unwrap_or_default();
+    let deleting = format!("{}|{tags}|", epoch.parse::<u64>()? + 1);
+    remap(&setup, "-", &["close", &epoch, &deleting]).await?;
+    for change in [queue.partition_into(3), queue.abort_repartition()] {
+        let error = change.await.expect_err("a deletion");
+        assert!(error.to_string().contains("being deleted"), "{error}");
+    }
+    assert!(queue.delete().await?);
+    queue.partition_into(3).await?;
     serves(&setup, 3).await
 }
 
