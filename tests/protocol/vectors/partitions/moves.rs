@@ -564,3 +564,18 @@ fn a_partition_is_not_removed_while_a_batch_is_on_its_way() -> Result<()> {
     ensure!(*removed.part(1)? == "DONE".into(), "{removed:?}");
     Ok(())
 }
+
+/// After a failover a partition may have what it sent; what arrived since is newer.
+#[test]
+fn an_arriving_message_replaces_none() -> Result<()> {
+    let mut queue = changing()?;
+    push(&mut queue, "a", T0 + HOUR, "")?;
+    let (number, _, batch) = depart(&mut queue, "", 0, &["a"])?;
+    queue.enter("17")?;
+    let own = words!["", "a", T0 + HOUR, "own", ""];
+    ensure!(queue.items("push", fenced(T0), own)? == ["CREATED"]);
+    let before = queue.state()?.messages;
+    ensure!(arrive(&mut queue, number, &batch)? == "APPLIED 0");
+    ensure!(queue.state()?.messages == before);
+    Ok(())
+}
