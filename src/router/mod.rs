@@ -6,6 +6,7 @@
 
 mod closing;
 mod copies;
+mod job;
 mod limits;
 mod partitions;
 mod plan;

@@ -119,7 +119,15 @@ impl Plan {
         patiently(|| home.control().command(&keep)).await.map(drop)
     }
 
-    pub(super) async fn forget(home: &Partition) -> Result<(), Error> {
+    /// Removes the plan from the home, unless it is that of a later change than the one with this
+    /// epoch.
+    pub(super) async fn forget(home: &Partition, epoch: u64) -> Result<(), Error> {
+        let read = patiently(|| home.control().fields(home.keys().meta(), [FIELD]));
+        let [text] = read.await?;
+        let kept = text.as_deref().and_then(Self::parse);
+        if text.is_none() || kept.is_some_and(|plan| plan.epoch > epoch) {
+            return Ok(());
+        }
         let mut forget = redis::cmd("HDEL");
         forget.arg(home.keys().meta()).arg(FIELD);
         let forgot = patiently(|| home.control().command(&forget));
