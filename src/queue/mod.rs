@@ -7,6 +7,7 @@ mod claim;
 mod declare;
 mod delete;
 mod end;
+mod follow;
 mod held;
 mod inspect;
 mod list;
@@ -37,7 +38,7 @@ use crate::error::Error;
 use crate::model::codec::{Codec, RawBytes};
 use crate::model::durability::Durability;
 use crate::partition::Producers;
-use crate::router::{Router, Routing, Step, may_send_again};
+use crate::router::{Router, Routing, Step};
 use crate::telemetry::metrics::Metrics;
 
 /// A named delay queue. Cheap to clone; clones share their connections, and their calls share
@@ -59,6 +60,7 @@ pub struct Queue<C = RawBytes> {
 
 impl<C: Codec> Queue<C> {
     pub(crate) fn new(router: Arc<Router>, durability: Durability, codec: C) -> Self {
+        follow::link(&router);
         Self {
             router,
             durability,
@@ -145,7 +147,7 @@ impl<C: Codec> fmt::Debug for Queue<C> {
 
 /// Sends an item to the partition of its id, in a batch with other waiting items. Returns the
 /// result of this item. `is_fresh` says that nobody else knows the id.
-pub(crate) async fn submit<V: BatchVerb>(
+pub(super) async fn submit<V: BatchVerb>(
     routing: &mut Routing<'_>,
     durability: Durability,
     batcher: &impl Fn(&Producers) -> &Batcher<V>,
@@ -162,7 +164,7 @@ pub(crate) async fn submit<V: BatchVerb>(
             Answered::Remapped(back, refusal) => {
                 let resolved = routing.refused(&[(partition, &refusal)]).await;
                 resolved.map_err(|error| error.like(&refusal))?;
-                if !may_send_again(&refusal) {
+                if !refusal.allows_new_try() {
                     return Err(refusal);
                 }
                 (back, Step::first(is_fresh))

@@ -7,7 +7,7 @@ use crate::model::stats::QueueStats;
 use crate::partition::Carrier;
 use crate::protocol::partition_map::{PartitionMap, Tag, index_of};
 use crate::router::Partitions;
-use crate::router::progress::{Pace, Progress};
+use crate::router::progress::{MoveCounts, Pace};
 use crate::router::repartition::changed_meanwhile;
 
 /// What all sources of a change share.
@@ -15,7 +15,7 @@ pub(super) struct Job {
     pub(super) map: PartitionMap,
     pub(super) all: Arc<Partitions>,
     pub(super) pace: Pace,
-    pub(super) progress: Progress,
+    pub(super) progress: MoveCounts,
 }
 
 impl Job {

@@ -10,7 +10,7 @@ use crate::model::limits::QueueLimits;
 use crate::model::stats::QueueStats;
 use crate::partition::Partition;
 use crate::protocol::partition_map::PartitionMap;
-use crate::router::limits::{Shares, shares_of, texts};
+use crate::router::limits::{PartitionLimits, shares_of, texts};
 use crate::server::patience::patiently;
 
 /// The field of meta.
@@ -25,10 +25,10 @@ pub(super) struct Plan {
     epoch: u64,
     /// The epoch of the change that this one takes back; 0 if it takes none back.
     pub(super) takes_back: u64,
-    pub(super) old: Shares,
+    pub(super) old: PartitionLimits,
     /// Those of all old and new partitions, while messages move.
-    pub(super) both: Shares,
-    pub(super) new: Shares,
+    pub(super) both: PartitionLimits,
+    pub(super) new: PartitionLimits,
     /// Whether the partitions have `both`.
     pub(super) is_spread: bool,
 }
@@ -113,10 +113,8 @@ impl Plan {
             "new": self.new,
             "is_spread": self.is_spread,
         });
-        let mut keep = redis::cmd("HSET");
-        keep.arg(home.keys().meta()).arg(FIELD);
-        keep.arg(text.to_string());
-        patiently(|| home.control().command(&keep)).await.map(drop)
+        let (meta, text) = (home.keys().meta(), text.to_string());
+        patiently(|| home.control().set_field(meta, FIELD, &text)).await
     }
 
     /// Removes the plan from the home, unless it is that of a later change than the one with this
@@ -128,10 +126,8 @@ impl Plan {
         if text.is_none() || kept.is_some_and(|plan| plan.epoch > epoch) {
             return Ok(());
         }
-        let mut forget = redis::cmd("HDEL");
-        forget.arg(home.keys().meta()).arg(FIELD);
-        let forgot = patiently(|| home.control().command(&forget));
-        forgot.await.map(drop)
+        let meta = home.keys().meta();
+        patiently(|| home.control().remove_field(meta, FIELD)).await
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -140,7 +136,7 @@ impl Plan {
         let shares = |name: &str| {
             let texts = value.get(name)?.as_array()?.iter();
             let texts = texts.map(|text| text.as_str().map(str::to_owned));
-            texts.collect::<Option<Shares>>()
+            texts.collect::<Option<PartitionLimits>>()
         };
         Some(Self {
             epoch: number("epoch")?,

@@ -19,7 +19,7 @@ use crate::router::job::Job;
 use crate::router::limits::{next_epoch, stats};
 use crate::router::partitions::changing;
 use crate::router::plan::Plan;
-use crate::router::progress::{Pace, Progress};
+use crate::router::progress::{MoveCounts, Pace};
 use crate::router::transfer::Source;
 use crate::router::{Partitions, Router};
 use crate::server::patience::Patience;
@@ -29,17 +29,17 @@ use crate::server::patience::Repeat;
 const REPORT_EVERY: Duration = Duration::from_millis(500);
 
 /// Hears how far a change is.
-pub(crate) type Observer = Box<dyn Fn(&RepartitionProgress) + Send + Sync>;
+pub(crate) type ProgressObserver = Box<dyn Fn(&RepartitionProgress) + Send + Sync>;
 
 /// How a change runs, and who hears of its progress.
 #[derive(Default)]
 pub(crate) struct Conduct {
     pub(crate) pace: Pace,
-    pub(crate) observer: Option<Observer>,
+    pub(crate) observer: Option<ProgressObserver>,
 }
 
 impl Conduct {
-    fn report(&self, progress: &Progress, phase: RepartitionPhase) {
+    fn report(&self, progress: &MoveCounts, phase: RepartitionPhase) {
         if let Some(observer) = &self.observer {
             observer(&progress.at(phase));
         }
@@ -180,7 +180,7 @@ impl Router {
             map,
             all,
             pace: conduct.pace,
-            progress: Progress::new(),
+            progress: MoveCounts::new(),
         });
         let (map, list, home) = (&job.map, job.all.list(), job.all.home());
         conduct.report(&job.progress, RepartitionPhase::Opening);
