@@ -255,13 +255,6 @@ impl Error {
         self.code() == Some("BEHIND")
     }
 
-    /// Whether an item that was refused because of its epoch may be sent as a new one: no earlier
-    /// try of it was applied. If the partition's map is older than that of the call, a failover has
-    /// undone what the partition did since.
-    pub(crate) fn allows_new_try(&self) -> bool {
-        self.was_applied() == Applied::No || self.is_behind()
-    }
-
     /// Whether the server refused a claim because its token already has a lease.
     pub(crate) fn is_held(&self) -> bool {
         self.code() == Some("HELD")

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::batch::Answered;
+use crate::batch::{Answered, allows_new_try};
 use crate::delivery::LeaseCalls;
 use crate::error::Error;
 use crate::model::message::Message;
@@ -40,7 +40,7 @@ impl LeaseCalls<'_> {
                 answered => return follow_ups.followed(answered.result()?, partition),
             };
             // The partition has a newer map than this object, and changed nothing.
-            if !refusal.allows_new_try() || began.elapsed() >= PATIENCE {
+            if !allows_new_try(&refusal) || began.elapsed() >= PATIENCE {
                 return Err(refusal);
             }
             newer = Some(partition.queue()?.newer(partition, &refusal).await?);

@@ -1,6 +1,6 @@
 //! Calls that push messages.
 
-use crate::batch::Item;
+use crate::batch::{Item, allows_new_try};
 use crate::error::Error;
 use crate::model::codec::{self, Codec};
 use crate::model::message::Message;
@@ -191,7 +191,7 @@ impl<C: Codec> Queue<C> {
                     slot.step = Step::first(slot.is_fresh);
                 }
                 match refusal {
-                    Some((_, refusal)) if !refusal.allows_new_try() => {
+                    Some((_, refusal)) if !allows_new_try(&refusal) => {
                         results[slot.index] = Some(Err(refusal));
                     }
                     _ => bulk.add(item, slot).await,
