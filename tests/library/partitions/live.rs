@@ -204,3 +204,25 @@ async fn calls_on_a_message_that_nobody_moves_name_the_remedy() -> Result<()> {
     queue.partition_into(3).await?;
     has_all(queue, &ids, 3).await
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_have_each_batch_before_the_next_one_departs() -> Result<()> {
+    let setup = setup().await?;
+    let port = setup.server.port().to_string();
+    let replica = dueq_testkit::Server::start(&["--replicaof", "127.0.0.1", &port])?;
+    let is_online = |info: &String| info.contains("state=online");
+    let replication = async || setup.command::<String>(&["INFO", "replication"]).await;
+    until("a replica", replication, is_online).await?;
+    let ids = group("far", 2_000);
+    push_all(&setup.queue, due(&ids, |_| HOUR)).await?;
+    setup.queue.partition_into(3).await?;
+    has_all(&setup.queue, &ids, 3).await?;
+    let calls: String = setup.command(&["INFO", "commandstats"]).await?;
+    let waits = calls.lines().find(|line| line.starts_with("cmdstat_wait:"));
+    let waits = waits.and_then(|line| line.split(['=', ',']).nth(1));
+    // A batch has 256 messages, and two calls.
+    let waits: u64 = waits.unwrap_or("0").parse()?;
+    assert!(waits >= 2 * (2_000 * 2 / 3) / 256, "{waits}");
+    drop(replica);
+    Ok(())
+}
