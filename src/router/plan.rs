@@ -2,6 +2,7 @@
 //! them, so that a process that completes the change does not divide them twice.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::json;
 
@@ -102,6 +103,26 @@ impl Plan {
             both: present,
             ..self
         })
+    }
+
+    /// Gives these partitions their limits for the time while messages move, if they do not have
+    /// them. If nothing moves, because all partitions were empty, gives them those after it.
+    pub(super) async fn spread(
+        &mut self,
+        home: &Partition,
+        partitions: &[Arc<Partition>],
+        were_empty: bool,
+    ) -> Result<(), Error> {
+        if self.is_spread {
+            return Ok(());
+        }
+        let limits = if were_empty { &self.new } else { &self.both };
+        // The old partitions come first, so that all together start no more than the rate allows.
+        for partition in partitions {
+            partition.configure_as(limits, home).await?;
+        }
+        self.is_spread = !were_empty;
+        self.keep(home).await
     }
 
     pub(super) async fn keep(&self, home: &Partition) -> Result<(), Error> {

@@ -194,24 +194,20 @@ impl Router {
             partition.forward(map).await?;
         }
         let (of_home, _) = stats(home).await?;
+        let mut plan = Plan::of(home, map, &of_home).await?;
+        plan.keep(home).await?;
         for partition in joining {
             partition.pause_as(&of_home).await?;
         }
-        let mut plan = Plan::of(home, map, &of_home).await?;
-        plan.keep(home).await?;
+        let were_empty = empty.len() == old.len();
+        plan.spread(home, if were_empty { joining } else { list }, were_empty)
+            .await?;
         for partition in list {
             // This also waits until the replicas have the map.
             if Source::new(&job, partition)?.settle().await? {
                 // The batch may have ended in a partition that was empty before.
                 empty.clear();
             }
-        }
-        if empty.len() < old.len() && !plan.is_spread {
-            for partition in list {
-                partition.configure_as(&plan.both, home).await?;
-            }
-            plan.is_spread = true;
-            plan.keep(home).await?;
         }
         let mut drains = JoinSet::new();
         for partition in old {
