@@ -20,7 +20,7 @@ const SECOND: Duration = Duration::from_secs(1);
 async fn a_live_queue_grows_from_1_to_3_partitions() -> Result<()> {
     let setup = setup().await?;
     let stock = stock(&setup.queue).await?;
-    change_live(&setup.queue, stock, 3).await
+    change_live(&setup.queue, stock, 3, false).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -28,10 +28,18 @@ async fn a_live_queue_shrinks_from_3_to_1_partition() -> Result<()> {
     let setup = setup().await?;
     setup.queue.partition_into(3).await?;
     let stock = stock(&setup.queue).await?;
-    change_live(&setup.queue, stock, 1).await?;
+    change_live(&setup.queue, stock, 1, false).await?;
     let keys: Vec<String> = setup.command(&["KEYS", "dueq:{*/*"]).await?;
     assert_eq!(keys, [] as [String; 0]);
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_live_queue_gets_its_old_partitions_back() -> Result<()> {
+    let setup = setup().await?;
+    setup.queue.partition_into(2).await?;
+    let stock = stock(&setup.queue).await?;
+    change_live(&setup.queue, stock, 5, true).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,7 +47,7 @@ async fn a_live_queue_grows_over_the_masters_of_a_cluster() -> Result<()> {
     let cluster = Cluster::start(3).await?;
     let queue = Client::connect(&cluster.url()).await?.queue("orders")?;
     let stock = stock(&queue).await?;
-    change_live(&queue, stock, 6).await
+    change_live(&queue, stock, 6, false).await
 }
 
 /// Checks that the queue has exactly these far messages, each where it belongs.

@@ -1,7 +1,6 @@
 //! A queue in use: messages in all states, producers and a worker.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -162,8 +161,14 @@ async fn produce(queue: Queue, far: Vec<String>, stop: CancellationToken) -> Res
 }
 
 /// Changes the number of partitions while producers and a worker use the queue, and checks what
-/// became of each message.
-pub(super) async fn change_live(queue: &Queue, mut stock: Stock, count: usize) -> Result<()> {
+/// became of each message. With `taken_back`, takes the change back halfway.
+pub(super) async fn change_live(
+    queue: &Queue,
+    mut stock: Stock,
+    count: usize,
+    taken_back: bool,
+) -> Result<()> {
+    let before = queue.partitions().await?.len();
     let (running, mut handled) = worker(queue);
     let stop = CancellationToken::new();
     let producers: Vec<_> = stock
@@ -172,10 +177,16 @@ pub(super) async fn change_live(queue: &Queue, mut stock: Stock, count: usize) -
         .map(|far| tokio::spawn(produce(queue.clone(), far.to_vec(), stop.clone())))
         .collect();
     let change = queue.partition_into(count).without_rests().into_future();
-    let mut change = pin!(change);
+    let mut change = Box::pin(change);
     let held = std::mem::take(&mut stock.held);
     let early = tokio::time::timeout(5 * SECOND, &mut change).await;
     assert!(early.is_err(), "leased messages are waited for");
+    if taken_back {
+        drop(change);
+        change = Box::pin(queue.abort_repartition().into_future());
+        let early = tokio::time::timeout(SECOND, &mut change).await;
+        assert!(early.is_err(), "leased messages are waited for");
+    }
     for (n, delivery) in held.into_iter().enumerate() {
         if n % 2 == 0 {
             assert_eq!(delivery.ack().await?, SettleOutcome::Done);
@@ -204,7 +215,7 @@ pub(super) async fn change_live(queue: &Queue, mut stock: Stock, count: usize) -
         cancelled.extend(done.cancelled);
     }
     let partitions = queue.partitions().await?;
-    assert_eq!(partitions.len(), count);
+    assert_eq!(partitions.len(), if taken_back { before } else { count });
     for id in &stock.once {
         let outcome = queue.push("").id(id).await?.outcome();
         assert!(
