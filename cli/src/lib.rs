@@ -143,7 +143,7 @@ enum Command {
     DeleteQueue(queues::DeleteQueue),
     /// Show or set the limits of a queue
     Configure(configure::Configure),
-    /// Show the partitions of a queue, or give a new or empty queue another number of them
+    /// Show the partitions of a queue, or change their number while the queue is used
     Partitions(partitions::Partitions),
     /// Check the server and its queues, and name the remedy for each problem
     Doctor(doctor::Doctor),

@@ -187,6 +187,14 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{}", guarded(text));
 }
 
+/// Replaces the line of a progress on standard error, if that is a terminal.
+pub(crate) fn progress(text: &str, is_last: bool) {
+    if io::stderr().is_terminal() {
+        let end = if is_last { "\n" } else { "" };
+        let _ = write!(io::stderr(), "\r{}\x1b[K{end}", guarded(text));
+    }
+}
+
 /// Standard error as the target of the log: writes each event at once, as one line.
 pub(crate) struct Log {
     pub(crate) json: bool,

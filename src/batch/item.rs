@@ -60,6 +60,13 @@ pub(crate) enum Answered<T> {
     Away(Item, Option<Result<T, Error>>),
 }
 
+/// Whether an item that was refused because of the map may be sent as a new one: no earlier try of it
+/// was applied. If the partition's map is older than that of the call, a failover has undone what
+/// the partition did since.
+pub(crate) fn allows_new_try(refusal: &Error) -> bool {
+    refusal.was_applied() == Applied::No || refusal.is_behind()
+}
+
 impl<T> Answered<T> {
     /// The result of the item, for a caller that cannot send the item to another partition.
     pub(crate) fn result(self) -> Result<T, Error> {

@@ -18,6 +18,6 @@ mod verb;
 
 pub(crate) use batcher::Batcher;
 pub(crate) use call::CallSpec;
-pub(crate) use item::{Answer, Answered, Group, Item, OfClaim};
+pub(crate) use item::{Answer, Answered, Group, Item, OfClaim, allows_new_try};
 pub(crate) use supervise::Supervisor;
 pub(crate) use verb::{BatchVerb, Prefix, Tries, Verdict};

@@ -5,24 +5,23 @@ use std::sync::{Arc, PoisonError};
 use tokio::task::JoinSet;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::partition::{Partition, PlaceInQueue};
+use crate::partition::{Partition, PlaceInQueue, QueueLink, WholeQueue};
 use crate::protocol::keys::Keys;
 use crate::protocol::partition_map::Tag;
 use crate::protocol::verbs::Verb;
-use crate::router::{Router, RouterLink};
 use crate::server::patience::Repeat;
 use crate::server::route::RoutedLane;
 use crate::server::servers::Servers;
 use crate::telemetry::metrics::Meters;
 
-/// The partitions of one map and their router, for calls that close all but one. All partitions of the map share it.
+/// The partitions of one map and their queue, for calls that close all but one. All partitions of the map share it.
 ///
 /// The calls are made in rounds. The first caller closes the partitions; all callers that come
 /// meanwhile share the next round, which uses the longest of their times. So 64 handlers that
 /// throttle together cause at most two rounds.
 pub(crate) struct Siblings {
     queue_name: String,
-    router: RouterLink,
+    queue: QueueLink,
     list: Vec<Sibling>,
     next: std::sync::Mutex<Round>,
     last: tokio::sync::Mutex<LastRound>,
@@ -58,7 +57,7 @@ impl Siblings {
         queue_name: &str,
         tags: &[Tag],
         servers: &Arc<Servers>,
-        router: &RouterLink,
+        queue: &QueueLink,
     ) -> Result<Arc<Self>, Error> {
         let sibling = |tag: &Tag| {
             let keys = Arc::new(Keys::of_partition(queue_name, *tag)?);
@@ -72,7 +71,7 @@ impl Siblings {
         let only = tags.len() == 1;
         Ok(Arc::new(Self {
             queue_name: queue_name.to_owned(),
-            router: Arc::clone(router),
+            queue: Arc::clone(queue),
             list: match only {
                 true => Vec::new(),
                 false => tags.iter().map(sibling).collect::<Result<_, Error>>()?,
@@ -186,9 +185,16 @@ impl Sibling {
 }
 
 impl Partition {
-    /// The router of the queue; `None` if nobody uses the queue any more.
-    pub(crate) fn router(&self) -> Option<Arc<Router>> {
-        self.place.siblings.router.get()?.upgrade()
+    /// The whole queue.
+    ///
+    /// # Errors
+    /// `Internal` if the partition was made without one.
+    pub(crate) fn queue(&self) -> Result<&dyn WholeQueue, Error> {
+        let queue = self.place.siblings.queue.get().map(|queue| &**queue);
+        queue.ok_or_else(|| {
+            let message = "the partition belongs to no queue";
+            Error::new(ErrorKind::Internal, Applied::No, message)
+        })
     }
 
     /// Closes the other partitions of the queue for this long: those in the map that this process

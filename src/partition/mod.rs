@@ -3,6 +3,7 @@
 
 mod ack_push;
 mod closing;
+mod elsewhere;
 pub(crate) mod producers;
 mod remap;
 mod reports;
@@ -31,6 +32,7 @@ use crate::telemetry::metrics::Meters;
 
 pub(crate) use ack_push::FollowUps;
 pub(crate) use closing::Siblings;
+pub(crate) use elsewhere::{QueueLink, WholeCall, WholeQueue};
 pub(crate) use producers::Producers;
 pub(crate) use remap::StoredMap;
 use reports::Reports;

@@ -68,7 +68,8 @@ impl Partition {
     }
 
     /// Gives the partition this map as [`close`](Self::close) does, if it is empty. Also returns
-    /// whether this call did it: a client may have given the partition the map with its messages.
+    /// whether this call did it: a client may have given the partition the map with its messages,
+    /// and if it did so within the same millisecond, the answer is wrong.
     pub(crate) async fn change_if_empty(
         &self,
         expected: u64,

@@ -21,7 +21,7 @@ mod steps;
 mod whole;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 pub(crate) use claim::{refuse_held, refuse_other_grants};
 pub use held::HeldClaim;
@@ -32,12 +32,13 @@ pub use schedule::ScheduleHandle;
 pub use schedules::ScheduleSet;
 pub use steps::BulkSteps;
 
-use crate::batch::{Answered, BatchVerb, Batcher, Item};
-use crate::error::Error;
+use crate::batch::{Answered, BatchVerb, Batcher, Item, allows_new_try};
+use crate::error::{Applied, Error, ErrorKind};
 use crate::model::codec::{Codec, RawBytes};
 use crate::model::durability::Durability;
-use crate::partition::Producers;
-use crate::router::{Router, Routing, Step, may_send_again};
+use crate::partition::{Partition, Producers, WholeCall, WholeQueue};
+use crate::protocol::results::produce::PushResult;
+use crate::router::{Router, Routing, Step};
 use crate::telemetry::metrics::Metrics;
 
 /// A named delay queue. Cheap to clone; clones share their connections, and their calls share
@@ -59,6 +60,7 @@ pub struct Queue<C = RawBytes> {
 
 impl<C: Codec> Queue<C> {
     pub(crate) fn new(router: Arc<Router>, durability: Durability, codec: C) -> Self {
+        link(&router);
         Self {
             router,
             durability,
@@ -145,7 +147,7 @@ impl<C: Codec> fmt::Debug for Queue<C> {
 
 /// Sends an item to the partition of its id, in a batch with other waiting items. Returns the
 /// result of this item. `is_fresh` says that nobody else knows the id.
-pub(crate) async fn submit<V: BatchVerb>(
+pub(super) async fn submit<V: BatchVerb>(
     routing: &mut Routing<'_>,
     durability: Durability,
     batcher: &impl Fn(&Producers) -> &Batcher<V>,
@@ -162,7 +164,7 @@ pub(crate) async fn submit<V: BatchVerb>(
             Answered::Remapped(back, refusal) => {
                 let resolved = routing.refused(&[(partition, &refusal)]).await;
                 resolved.map_err(|error| error.like(&refusal))?;
-                if !may_send_again(&refusal) {
+                if !allows_new_try(&refusal) {
                     return Err(refusal);
                 }
                 (back, Step::first(is_fresh))
@@ -182,5 +184,57 @@ pub(crate) async fn submit<V: BatchVerb>(
                 (_, None) => (back, Step::New),
             },
         };
+    }
+}
+
+/// A queue as its partitions know it.
+struct OwnQueue(Weak<Router>);
+
+/// Makes the queue known to its partitions.
+fn link(router: &Arc<Router>) {
+    router.link(|| Box::new(OwnQueue(Arc::downgrade(router))));
+}
+
+impl OwnQueue {
+    fn router(&self) -> Result<Arc<Router>, Error> {
+        self.0.upgrade().ok_or_else(|| {
+            let message = "the partitions of the queue change, and no handle of the queue is left";
+            Error::new(ErrorKind::Unavailable, Applied::No, message)
+        })
+    }
+}
+
+impl WholeQueue for OwnQueue {
+    fn newer<'a>(
+        &'a self,
+        partition: &'a Partition,
+        refusal: &'a Error,
+    ) -> WholeCall<'a, Arc<Partition>> {
+        Box::pin(async move {
+            let router = self.router()?;
+            let mut routing = Routing::new(&router);
+            routing.refused(&[(partition, refusal)]).await?;
+            let now = routing.partitions().await?;
+            // A partition that holds messages is never removed. So if it is gone, the delivery is
+            // gone as well, and any partition gives that answer.
+            Ok(Arc::clone(
+                now.of_tag(partition.tag()).unwrap_or(now.home()),
+            ))
+        })
+    }
+
+    fn push(&self, item: Item) -> WholeCall<'_, PushResult> {
+        Box::pin(async move {
+            let router = self.router()?;
+            let (mut routing, memory) = (Routing::new(&router), Durability::Memory);
+            submit(
+                &mut routing,
+                memory,
+                &|to: &Producers| &to.push,
+                item,
+                false,
+            )
+            .await
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! Calls that push messages.
 
-use crate::batch::Item;
+use crate::batch::{Item, allows_new_try};
 use crate::error::Error;
 use crate::model::codec::{self, Codec};
 use crate::model::message::Message;
@@ -11,7 +11,7 @@ use crate::partition::{Partition, Producers};
 use crate::queue::bulk::{Bulk, Left, Slot, new_id_in};
 use crate::queue::submit;
 use crate::queue::{Push, Queue};
-use crate::router::{Routing, Step, may_send_again};
+use crate::router::{Routing, Step};
 use crate::telemetry::metrics::Counter;
 
 impl<C: Codec> Queue<C> {
@@ -191,7 +191,7 @@ impl<C: Codec> Queue<C> {
                     slot.step = Step::first(slot.is_fresh);
                 }
                 match refusal {
-                    Some((_, refusal)) if !may_send_again(&refusal) => {
+                    Some((_, refusal)) if !allows_new_try(&refusal) => {
                         results[slot.index] = Some(Err(refusal));
                     }
                     _ => bulk.add(item, slot).await,

@@ -4,10 +4,10 @@ use crate::error::{Applied, Error, ErrorKind};
 use crate::partition::Partition;
 use crate::protocol::partition_map::PartitionMap;
 use crate::protocol::results::administer::Remapped;
+use crate::router::job::Job;
 use crate::router::limits::{next_epoch, shares_of, stats};
 use crate::router::plan::Plan;
 use crate::router::repartition::changed_meanwhile;
-use crate::router::transfer::Job;
 use crate::router::{Partitions, Router};
 
 impl Router {
@@ -41,7 +41,7 @@ impl Router {
         for partition in &leaving {
             self.remove(partition, map.epoch).await?;
         }
-        Plan::forget(home).await
+        Plan::forget(home, map.epoch).await
     }
 
     /// Removes a partition that has this map. The partition may never have got the map, or another
@@ -84,6 +84,6 @@ impl Router {
             partition.configure_as(&limits, source).await?;
             partition.pause_as(&of_source).await?;
         }
-        Plan::forget(known.home()).await
+        Plan::forget(known.home(), map.epoch).await
     }
 }

@@ -18,6 +18,8 @@ pub(super) async fn restore_limits(lost: &Partition, from: &Partition) -> Result
     };
     match restored.await {
         Err(error) if error.kind() == ErrorKind::Denied => Ok(()),
+        // An operator has removed the partition meanwhile.
+        Err(error) if error.is_behind() => Ok(()),
         restored => restored,
     }
 }
@@ -36,21 +38,25 @@ pub(super) async fn stats(partition: &Partition) -> Result<(QueueStats, u64), Er
 }
 
 /// The limits of a partition, as names and values for `configure`.
-pub(super) type Shares = Vec<String>;
+pub(super) type PartitionLimits = Vec<String>;
 
 /// The limits of the partition with these stats.
-pub(super) fn shares_of(stats: &QueueStats) -> Result<Shares, Error> {
+pub(super) fn shares_of(stats: &QueueStats) -> Result<PartitionLimits, Error> {
     Ok(texts(QueueLimits::of_stats(stats, 1).of_partition(1)?))
 }
 
-pub(super) fn texts(args: Vec<Vec<u8>>) -> Shares {
+pub(super) fn texts(args: Vec<Vec<u8>>) -> PartitionLimits {
     let text = |arg: Vec<u8>| String::from_utf8_lossy(&arg).into_owned();
     args.into_iter().map(text).collect()
 }
 
 impl Partition {
     /// Sets these limits, and the layout of the partition `from`: 3 for a layout of 3 or more.
-    pub(super) async fn configure_as(&self, limits: &Shares, from: &Self) -> Result<(), Error> {
+    pub(super) async fn configure_as(
+        &self,
+        limits: &PartitionLimits,
+        from: &Self,
+    ) -> Result<(), Error> {
         let mut args: Vec<&[u8]> = limits.iter().map(String::as_bytes).collect();
         if from.has_layout3().await? {
             args.extend([&b"layout"[..], b"3"]);

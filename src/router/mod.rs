@@ -6,6 +6,7 @@
 
 mod closing;
 mod copies;
+mod job;
 mod limits;
 mod partitions;
 mod plan;
@@ -17,13 +18,13 @@ mod routing;
 mod transfer;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
 use crate::error::Error;
-use crate::partition::Partition;
+use crate::partition::{Partition, QueueLink, WholeQueue};
 use crate::protocol::keys::Keys;
 use crate::protocol::partition_map::Tag;
 use crate::server::servers::Servers;
@@ -34,15 +35,13 @@ pub(crate) use progress::Pace;
 pub(crate) use refresh::HOME_LIMIT;
 pub(crate) use registry::Registry;
 pub(crate) use repartition::Conduct;
-pub(crate) use routing::{Routing, may_send_again};
-
-/// The way from a partition to its router.
-pub(crate) type RouterLink = Arc<OnceLock<Weak<Router>>>;
+pub(crate) use routing::Routing;
 
 /// Maps the ids of one queue to its partitions.
 pub(crate) struct Router {
     queue_name: String,
-    link: RouterLink,
+    /// The whole queue, for its partitions.
+    link: QueueLink,
     servers: Arc<Servers>,
     meters: Arc<Meters>,
     current: RwLock<Arc<Partitions>>,
@@ -72,12 +71,12 @@ impl Router {
     ///
     /// # Errors
     /// `InvalidInput` if the name is not valid.
-    pub(crate) fn new(queue_name: &str, servers: &Arc<Servers>) -> Result<Arc<Self>, Error> {
+    pub(crate) fn new(queue_name: &str, servers: &Arc<Servers>) -> Result<Self, Error> {
         let home_keys = Keys::of_partition(queue_name, Tag::Home)?;
         let meters = Arc::new(Meters::new());
-        let link = RouterLink::default();
+        let link = QueueLink::default();
         let one = Partitions::of_map(queue_name, servers, &meters, &link, None)?;
-        let router = Arc::new(Self {
+        Ok(Self {
             queue_name: queue_name.to_owned(),
             link,
             servers: Arc::clone(servers),
@@ -89,9 +88,12 @@ impl Router {
             open: OpenPartition::default(),
             claims: AtomicUsize::new(0),
             home_keys,
-        });
-        router.link.get_or_init(|| Arc::downgrade(&router));
-        Ok(router)
+        })
+    }
+
+    /// Makes the whole queue known to the partitions, if it is not.
+    pub(crate) fn link(&self, queue: impl FnOnce() -> Box<dyn WholeQueue>) {
+        self.link.get_or_init(queue);
     }
 
     pub(crate) fn queue_name(&self) -> &str {

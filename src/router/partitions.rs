@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::partition::{Partition, PlaceInQueue, Siblings, StoredMap};
+use crate::partition::{Partition, PlaceInQueue, QueueLink, Siblings, StoredMap};
 use crate::protocol::partition_map::{PartitionMap, Tag, index_of};
 use crate::protocol::results::administer::Remapped;
+use crate::router::Router;
 use crate::router::limits::next_epoch;
 use crate::router::repartition::changed_meanwhile;
-use crate::router::{Router, RouterLink};
 use crate::server::servers::Servers;
 use crate::telemetry::metrics::Meters;
 
@@ -51,7 +51,7 @@ impl Partitions {
         queue_name: &str,
         servers: &Arc<Servers>,
         meters: &Arc<Meters>,
-        router: &RouterLink,
+        queue: &QueueLink,
         map: Option<PartitionMap>,
     ) -> Result<Self, Error> {
         let tags = map.as_ref().map_or_else(|| vec![Tag::Home], all_tags);
@@ -61,7 +61,7 @@ impl Partitions {
             Some(map) => vec![&map.old, &map.new],
             None => vec![&tags],
         };
-        let siblings = Siblings::new(queue_name, &tags, servers, router)?;
+        let siblings = Siblings::new(queue_name, &tags, servers, queue)?;
         let partition = |tag: &Tag, index: usize, probes: bool| {
             let in_list = |list: &&Vec<Tag>| (list.iter().position(|one| one == tag), list.len());
             let place = PlaceInQueue {

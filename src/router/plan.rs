@@ -2,6 +2,7 @@
 //! them, so that a process that completes the change does not divide them twice.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::json;
 
@@ -10,7 +11,7 @@ use crate::model::limits::QueueLimits;
 use crate::model::stats::QueueStats;
 use crate::partition::Partition;
 use crate::protocol::partition_map::PartitionMap;
-use crate::router::limits::{Shares, shares_of, texts};
+use crate::router::limits::{PartitionLimits, shares_of, texts};
 use crate::server::patience::patiently;
 
 /// The field of meta.
@@ -25,10 +26,10 @@ pub(super) struct Plan {
     epoch: u64,
     /// The epoch of the change that this one takes back; 0 if it takes none back.
     pub(super) takes_back: u64,
-    pub(super) old: Shares,
+    pub(super) old: PartitionLimits,
     /// Those of all old and new partitions, while messages move.
-    pub(super) both: Shares,
-    pub(super) new: Shares,
+    pub(super) both: PartitionLimits,
+    pub(super) new: PartitionLimits,
     /// Whether the partitions have `both`.
     pub(super) is_spread: bool,
 }
@@ -104,6 +105,26 @@ impl Plan {
         })
     }
 
+    /// Gives these partitions their limits for the time while messages move, if they do not have
+    /// them. If nothing moves, because all partitions were empty, gives them those after it.
+    pub(super) async fn spread(
+        &mut self,
+        home: &Partition,
+        partitions: &[Arc<Partition>],
+        were_empty: bool,
+    ) -> Result<(), Error> {
+        if self.is_spread {
+            return Ok(());
+        }
+        let limits = if were_empty { &self.new } else { &self.both };
+        // The old partitions come first, so that all together start no more than the rate allows.
+        for partition in partitions {
+            partition.configure_as(limits, home).await?;
+        }
+        self.is_spread = !were_empty;
+        self.keep(home).await
+    }
+
     pub(super) async fn keep(&self, home: &Partition) -> Result<(), Error> {
         let text = json!({
             "epoch": self.epoch,
@@ -113,17 +134,21 @@ impl Plan {
             "new": self.new,
             "is_spread": self.is_spread,
         });
-        let mut keep = redis::cmd("HSET");
-        keep.arg(home.keys().meta()).arg(FIELD);
-        keep.arg(text.to_string());
-        patiently(|| home.control().command(&keep)).await.map(drop)
+        let (meta, text) = (home.keys().meta(), text.to_string());
+        patiently(|| home.control().set_field(meta, FIELD, &text)).await
     }
 
-    pub(super) async fn forget(home: &Partition) -> Result<(), Error> {
-        let mut forget = redis::cmd("HDEL");
-        forget.arg(home.keys().meta()).arg(FIELD);
-        let forgot = patiently(|| home.control().command(&forget));
-        forgot.await.map(drop)
+    /// Removes the plan from the home, unless it is that of a later change than the one with this
+    /// epoch.
+    pub(super) async fn forget(home: &Partition, epoch: u64) -> Result<(), Error> {
+        let read = patiently(|| home.control().fields(home.keys().meta(), [FIELD]));
+        let [text] = read.await?;
+        let kept = text.as_deref().and_then(Self::parse);
+        if text.is_none() || kept.is_some_and(|plan| plan.epoch > epoch) {
+            return Ok(());
+        }
+        let meta = home.keys().meta();
+        patiently(|| home.control().remove_field(meta, FIELD)).await
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -132,7 +157,7 @@ impl Plan {
         let shares = |name: &str| {
             let texts = value.get(name)?.as_array()?.iter();
             let texts = texts.map(|text| text.as_str().map(str::to_owned));
-            texts.collect::<Option<Shares>>()
+            texts.collect::<Option<PartitionLimits>>()
         };
         Some(Self {
             epoch: number("epoch")?,

@@ -27,7 +27,7 @@ impl Pace {
 }
 
 /// What the sources of a change have moved.
-pub(super) struct Progress {
+pub(super) struct MoveCounts {
     began: Instant,
     counts: Mutex<Counts>,
 }
@@ -39,7 +39,7 @@ struct Counts {
     left: BTreeMap<Tag, u64>,
 }
 
-impl Progress {
+impl MoveCounts {
     pub(super) fn new() -> Self {
         Self {
             began: Instant::now(),

@@ -38,7 +38,7 @@ impl Registry {
         let router = match known {
             Some(known) => known,
             None => {
-                let new = Router::new(name, servers)?;
+                let new = Arc::new(Router::new(name, servers)?);
                 routers.insert(name, &new);
                 new
             }

@@ -15,11 +15,12 @@ use crate::partition::{Partition, StoredMap};
 use crate::protocol::partition_map::{MAX_PARTITIONS, PartitionMap, Tag};
 use crate::protocol::placement::place;
 use crate::protocol::results::administer::Remapped;
+use crate::router::job::Job;
 use crate::router::limits::{next_epoch, stats};
 use crate::router::partitions::changing;
 use crate::router::plan::Plan;
-use crate::router::progress::{Pace, Progress};
-use crate::router::transfer::{Job, Source};
+use crate::router::progress::{MoveCounts, Pace};
+use crate::router::transfer::Source;
 use crate::router::{Partitions, Router};
 use crate::server::patience::Patience;
 use crate::server::patience::Repeat;
@@ -27,15 +28,18 @@ use crate::server::patience::Repeat;
 /// How often the progress is reported.
 const REPORT_EVERY: Duration = Duration::from_millis(500);
 
+/// Hears how far a change is.
+pub(crate) type ProgressObserver = Box<dyn Fn(&RepartitionProgress) + Send + Sync>;
+
 /// How a change runs, and who hears of its progress.
 #[derive(Default)]
 pub(crate) struct Conduct {
     pub(crate) pace: Pace,
-    pub(crate) observer: Option<Box<dyn Fn(&RepartitionProgress) + Send + Sync>>,
+    pub(crate) observer: Option<ProgressObserver>,
 }
 
 impl Conduct {
-    fn report(&self, progress: &Progress, phase: RepartitionPhase) {
+    fn report(&self, progress: &MoveCounts, phase: RepartitionPhase) {
         if let Some(observer) = &self.observer {
             observer(&progress.at(phase));
         }
@@ -64,7 +68,7 @@ impl Router {
         let mut stored = known.home().stored_map().await?;
         if let Some(map) = &lost {
             known.home().forward(map).await?;
-            stored.map = lost.clone();
+            (stored.map, stored.epoch) = (lost.clone(), map.epoch);
         }
         let known = self.take(stored.map.clone())?;
         match stored.map {
@@ -72,14 +76,19 @@ impl Router {
             Some(map) if map.is_settled() && map.new.len() == count => {
                 self.settle(&known, &map, lost.is_some()).await
             }
-            Some(map) if map.is_settled() => self.begin(&known, count, conduct).await,
+            Some(map) if map.is_settled() => {
+                if lost.is_some() {
+                    self.settle(&known, &map, true).await?; // for the limits
+                }
+                self.begin(&known, stored.epoch, count, conduct).await
+            }
             // An earlier change to the same number was interrupted, or runs.
             Some(map) if map.new.len() == count => {
                 self.complete(map, BTreeSet::new(), conduct).await
             }
             Some(map) => Err(changing(&self.queue_name, &map)),
             None if count == 1 => Ok(()),
-            None => self.begin(&known, count, conduct).await,
+            None => self.begin(&known, stored.epoch, count, conduct).await,
         }
     }
 
@@ -114,36 +123,37 @@ impl Router {
         }
     }
 
-    /// Changes a settled map, or gives a queue its first map.
+    /// Changes a settled map, or gives a queue its first map. `epoch` is that of the home at the
+    /// read of the map.
     async fn begin(
         &self,
         known: &Arc<Partitions>,
+        epoch: u64,
         count: usize,
         conduct: &Conduct,
     ) -> Result<(), Error> {
         let home = known.home();
         let old: Vec<Tag> = known.list().iter().map(|one| one.tag()).collect();
         let new = place(&self.queue_name, count, &self.servers.masters());
-        let StoredMap { epoch, .. } = home.stored_map().await?;
         let map = PartitionMap::changing(next_epoch(home, epoch).await?, old, new);
         let (of_home, _) = stats(home).await?;
         // Fails if the rate or `max_leased` is less than the new number of partitions.
         Plan::from_limits(&map, &of_home)?;
         let is_empty = self.give_map(home, &map, Some(epoch)).await?;
-        let drained = is_empty.then_some(Tag::Home).into_iter().collect();
-        self.complete(map, drained, conduct).await
+        let empty = is_empty.then_some(Tag::Home).into_iter().collect();
+        self.complete(map, empty, conduct).await
     }
 
-    /// Completes the change that the home's map describes. `drained` has the partitions that held
-    /// and remembered nothing when they got the map.
+    /// Completes the change that the home's map describes. `empty` has the partitions that held and
+    /// remembered nothing when they got the map.
     async fn complete(
         &self,
         map: PartitionMap,
-        drained: BTreeSet<Tag>,
+        empty: BTreeSet<Tag>,
         conduct: &Conduct,
     ) -> Result<(), Error> {
         let new = map.new.clone();
-        match Box::pin(self.run(map, drained, conduct)).await {
+        match Box::pin(self.run(map, empty, conduct)).await {
             Err(error) if error.kind() == ErrorKind::Unavailable => {
                 // Another process may have completed the same change.
                 let StoredMap { map, .. } = self.home().stored_map().await?;
@@ -162,7 +172,7 @@ impl Router {
     async fn run(
         &self,
         map: PartitionMap,
-        mut drained: BTreeSet<Tag>,
+        mut empty: BTreeSet<Tag>,
         conduct: &Conduct,
     ) -> Result<(), Error> {
         let all = self.take(Some(map.clone()))?;
@@ -170,47 +180,42 @@ impl Router {
             map,
             all,
             pace: conduct.pace,
-            progress: Progress::new(),
+            progress: MoveCounts::new(),
         });
         let (map, list, home) = (&job.map, job.all.list(), job.all.home());
         conduct.report(&job.progress, RepartitionPhase::Opening);
         let (old, joining) = list.split_at(map.old.len());
         for partition in &old[1..] {
             if self.give_map(partition, map, None).await? {
-                drained.insert(partition.tag());
+                empty.insert(partition.tag());
             }
         }
         for partition in joining {
             partition.forward(map).await?;
         }
         let (of_home, _) = stats(home).await?;
+        let mut plan = Plan::of(home, map, &of_home).await?;
+        plan.keep(home).await?;
         for partition in joining {
             partition.pause_as(&of_home).await?;
         }
-        let mut plan = Plan::of(home, map, &of_home).await?;
-        plan.keep(home).await?;
+        let were_empty = empty.len() == old.len();
+        plan.spread(home, if were_empty { joining } else { list }, were_empty)
+            .await?;
         for partition in list {
             // This also waits until the replicas have the map.
             if Source::new(&job, partition)?.settle().await? {
                 // The batch may have ended in a partition that was empty before.
-                drained.clear();
+                empty.clear();
             }
-        }
-        let is_full = |partition: &&Arc<Partition>| !drained.contains(&partition.tag());
-        let sources: Vec<_> = old.iter().filter(is_full).collect();
-        if !sources.is_empty() && !plan.is_spread {
-            for partition in list {
-                partition.configure_as(&plan.both, home).await?;
-            }
-            plan.is_spread = true;
-            plan.keep(home).await?;
         }
         let mut drains = JoinSet::new();
-        for partition in sources {
+        for partition in old {
             let (of_source, _) = stats(partition).await?;
             let strays = job.expected_strays(partition.tag(), &of_source);
             job.progress.set_left(partition.tag(), strays);
-            drains.spawn(Source::new(&job, partition)?.drain());
+            let was_empty = empty.contains(&partition.tag());
+            drains.spawn(Source::new(&job, partition)?.drain(was_empty));
         }
         let mut tick = tokio::time::interval(REPORT_EVERY);
         loop {
@@ -233,7 +238,7 @@ impl Router {
     }
 
     /// Gives a partition of the old list the map of the change. Returns whether the partition held
-    /// and remembered nothing, so that nothing has to be moved.
+    /// and remembered nothing, so that no calls from before have to be forgotten.
     async fn give_map(
         &self,
         partition: &Partition,

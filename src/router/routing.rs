@@ -98,10 +98,3 @@ impl<'a> Routing<'a> {
         Ok(())
     }
 }
-
-/// Whether an item that was refused because of its epoch may be sent as a new one: no earlier try of
-/// it was applied. If the partition's map is older than that of the call, a failover has undone what
-/// the partition did since.
-pub(crate) fn may_send_again(refusal: &Error) -> bool {
-    refusal.was_applied() == Applied::No || refusal.is_behind()
-}

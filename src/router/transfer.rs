@@ -6,13 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::model::stats::QueueStats;
 use crate::partition::{Carrier, Fate, Partition};
-use crate::protocol::partition_map::{PartitionMap, Tag, index_of};
+use crate::protocol::partition_map::Tag;
 use crate::protocol::results::administer::{Arrived, Departed};
-use crate::router::Partitions;
-use crate::router::progress::{Pace, Progress};
-use crate::router::repartition::changed_meanwhile;
+use crate::router::job::Job;
 use crate::server::scan::Walk;
 
 /// The most names of one batch.
@@ -22,50 +19,7 @@ const CUT_BYTES: usize = 512 * 1024;
 /// The least time between the beginnings of two passes over a partition.
 const PASS: Duration = Duration::from_secs(1);
 /// For how long after the change of the map a partition may remember calls from before.
-const MEMORY_MS: u64 = 13_000;
-
-/// What all sources of a change share.
-pub(super) struct Job {
-    pub(super) map: PartitionMap,
-    pub(super) all: Arc<Partitions>,
-    pub(super) pace: Pace,
-    pub(super) progress: Progress,
-}
-
-impl Job {
-    /// The partition of the new list that this id belongs to, if it is not this one.
-    fn place_of_stray(&self, id: &[u8], own: Tag) -> Option<Tag> {
-        let new = &self.map.new;
-        Some(new[index_of(id, new.len())]).filter(|tag| *tag != own)
-    }
-
-    /// About how many messages of this partition belong elsewhere, if ids are spread evenly.
-    pub(super) fn expected_strays(&self, own: Tag, stats: &QueueStats) -> u64 {
-        let messages = stats.scheduled + stats.ready + stats.leased + stats.dead;
-        let range = |tags: &[Tag]| {
-            let index = tags.iter().position(|tag| *tag == own)?;
-            let share = 1.0 / tags.len() as f64;
-            Some((index as f64 * share, (index + 1) as f64 * share))
-        };
-        let staying = match (range(&self.map.old), range(&self.map.new)) {
-            (Some((from, to)), Some((new_from, new_to))) => {
-                ((to.min(new_to) - from.max(new_from)) / (to - from)).max(0.0)
-            }
-            _ => 0.0,
-        };
-        (messages as f64 * (1.0 - staying)) as u64
-    }
-
-    /// Gives the map to a partition that has lost it, or an older one. If the partition has a newer
-    /// map, another process has changed the partitions.
-    async fn bring_back(&self, lost: &Carrier, refusal: Error) -> Result<(), Error> {
-        let partition = lost.partition();
-        if !refusal.is_behind() {
-            return Err(changed_meanwhile(partition.queue_name()));
-        }
-        partition.forward(&self.map).await
-    }
-}
+const MEMORY: Duration = Duration::from_secs(13);
 
 /// A partition whose messages move to others.
 pub(super) struct Source {
@@ -102,30 +56,35 @@ impl Source {
     }
 
     /// Moves all messages and all memory that belong elsewhere. Ends when nothing is left: what is
-    /// due soon or leased is waited for.
-    pub(super) async fn drain(mut self) -> Result<(), Error> {
+    /// due soon or leased is waited for. `was_empty` says that the partition remembers no calls from
+    /// before the change.
+    pub(super) async fn drain(mut self, was_empty: bool) -> Result<(), Error> {
+        let started = Instant::now();
         loop {
             let began = Instant::now();
             self.settle().await?;
             let before = self.departures().await?;
             let strays = self.move_messages(&before).await?;
             // Of an id whose message is still here, the memory stays as well.
-            let mut now_ms = self.now_ms().await?;
+            let now_ms = self.now_ms().await?;
             let remembered = match strays {
                 0 => self.move_memory(now_ms).await?,
                 _ => 0,
             };
             self.settle().await?;
-            now_ms = now_ms.max(before.mapped_ms);
-            let rest_ms = (before.mapped_ms + MEMORY_MS).saturating_sub(now_ms);
             // Another process may have put a batch back meanwhile.
             let is_clean = strays + remembered == 0 && before == self.departures().await?;
-            if is_clean && rest_ms == 0 {
+            let mapped_for = Duration::from_millis(now_ms.saturating_sub(before.mapped_ms));
+            // The server's clock may have been set back.
+            let rest = match was_empty {
+                true => Duration::ZERO,
+                false => MEMORY.saturating_sub(mapped_for.max(started.elapsed())),
+            };
+            if is_clean && rest.is_zero() {
                 return Ok(());
             }
-            let rest = Duration::from_millis(if is_clean { rest_ms } else { 0 });
-            let pause = PASS.saturating_sub(began.elapsed()).max(rest);
-            tokio::time::sleep(pause).await;
+            let rest = if is_clean { rest } else { Duration::ZERO };
+            tokio::time::sleep(PASS.saturating_sub(began.elapsed()).max(rest)).await;
             self.from.forget_replicas();
         }
     }

@@ -1,4 +1,4 @@
-//! Plain commands that read what a server reports about itself and its keys, or delete keys.
+//! Plain commands that read what a server reports about itself and its keys, or change keys.
 
 use std::time::{Duration, Instant};
 
@@ -134,6 +134,20 @@ impl RoutedLane {
         let values: Vec<Option<String>> =
             redis::from_redis_value(answer.clone()).map_err(|error| unexpected("HMGET", &error))?;
         values.try_into().map_err(|_| unexpected("HMGET", &answer))
+    }
+
+    /// Sets a field of a hash.
+    pub(crate) async fn set_field(&self, key: &str, name: &str, value: &str) -> Result<(), Error> {
+        let mut set = redis::cmd("HSET");
+        set.arg(key).arg(name).arg(value);
+        self.command(&set).await.map(drop)
+    }
+
+    /// Removes a field of a hash.
+    pub(crate) async fn remove_field(&self, key: &str, name: &str) -> Result<(), Error> {
+        let mut remove = redis::cmd("HDEL");
+        remove.arg(key).arg(name);
+        self.command(&remove).await.map(drop)
     }
 
     /// Reads the first `limit` members of a sorted set with a score above `least`, except the

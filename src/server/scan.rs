@@ -49,7 +49,8 @@ impl RoutedLane {
         };
         if !walk.reads_values {
             match self.query(scan(STEP).arg("NOVALUES")).await {
-                Err(error) if error.to_string().contains("syntax") => walk.reads_values = true,
+                // Redis before 7.4 has no such option.
+                Err(error) if error.code() == Some("ERR") => walk.reads_values = true,
                 answer => return names(walk, answer?, 1),
             }
         }

@@ -13,7 +13,7 @@ const DOUBLED: &str = "
     Grant Group History Id Inner Item Items Kept Key Keys Kind Known Last Lately Line Lines List
     Lists Location Log Ls Master Member Message Meters Named Next Node Nodes Open Options Order
     Outcome OwnRuntime Pace Page Part Partition Partitions Parts Patience Pause Pending Phase
-    Place Plan Prefix Push Queue QueueLimits Queues Range Rate Read Reader Refused Release Reply
+    Place Plan Prefix Push Queue QueueLimits Queues Range Rate Read Reader Release Reply
     Report Request Requeue Reschedule Results Resume Retry Row Run Running Schedule Search Secrets
     Sender Sent Served Server Settlement Share Shared Show Shown Slot Source State Step Stop
     Stream Summary Tab Tally Tick Times Timing Turn Turns Typed Usage Verdict View Waiting

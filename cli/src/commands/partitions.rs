@@ -1,7 +1,5 @@
 //! `dueq partitions`: the partitions of a queue, or their number.
 
-use std::io::{IsTerminal, Write};
-
 use clap::{Args, ValueEnum, value_parser};
 use comfy_table::{CellAlignment, Table, presets};
 use dueq::admin::{Repartition, RepartitionPhase, RepartitionProgress};
@@ -87,28 +85,17 @@ impl Partitions {
                 let _ = output::json_line(&progress(&queue, now));
             };
             change.on_progress(report).await
-        } else if std::io::stderr().is_terminal() {
-            change.on_progress(show).await
         } else {
-            change.await
+            change.on_progress(show).await
         }
     }
 }
 
-/// Shows the progress in one line of the terminal.
 fn show(now: &RepartitionProgress) {
-    let (moved, left, per_second) = (now.moved, now.left, now.per_second);
-    let text = format!("{moved} messages moved, about {left} left, {per_second:.0} a second");
-    let end = if now.phase == RepartitionPhase::Complete {
-        "\n"
-    } else {
-        ""
-    };
-    let _ = write!(
-        std::io::stderr(),
-        "\r{}: {text}\x1b[K{end}",
-        now.phase.name()
-    );
+    let (phase, moved, left) = (now.phase.name(), now.moved, now.left);
+    let rate = now.per_second;
+    let text = format!("{phase}: {moved} messages moved, about {left} left, {rate:.0} a second");
+    output::progress(&text, now.phase == RepartitionPhase::Complete);
 }
 
 fn progress(queue: &str, now: &RepartitionProgress) -> serde_json::Value {

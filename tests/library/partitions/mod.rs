@@ -5,6 +5,7 @@ mod live;
 mod losses;
 mod one_queue;
 mod repartition;
+mod traffic;
 mod workers;
 
 use anyhow::Result;

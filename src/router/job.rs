@@ -1,0 +1,54 @@
+//! A change of the number of partitions, as its sources see it.
+
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::model::stats::QueueStats;
+use crate::partition::Carrier;
+use crate::protocol::partition_map::{PartitionMap, Tag, index_of};
+use crate::router::Partitions;
+use crate::router::progress::{MoveCounts, Pace};
+use crate::router::repartition::changed_meanwhile;
+
+/// What all sources of a change share.
+pub(super) struct Job {
+    pub(super) map: PartitionMap,
+    pub(super) all: Arc<Partitions>,
+    pub(super) pace: Pace,
+    pub(super) progress: MoveCounts,
+}
+
+impl Job {
+    /// The partition of the new list that this id belongs to, if it is not this one.
+    pub(super) fn place_of_stray(&self, id: &[u8], own: Tag) -> Option<Tag> {
+        let new = &self.map.new;
+        Some(new[index_of(id, new.len())]).filter(|tag| *tag != own)
+    }
+
+    /// About how many messages of this partition belong elsewhere, if ids are spread evenly.
+    pub(super) fn expected_strays(&self, own: Tag, stats: &QueueStats) -> u64 {
+        let messages = stats.scheduled + stats.ready + stats.leased + stats.dead;
+        let range = |tags: &[Tag]| {
+            let index = tags.iter().position(|tag| *tag == own)?;
+            let share = 1.0 / tags.len() as f64;
+            Some((index as f64 * share, (index + 1) as f64 * share))
+        };
+        let staying = match (range(&self.map.old), range(&self.map.new)) {
+            (Some((from, to)), Some((new_from, new_to))) => {
+                ((to.min(new_to) - from.max(new_from)) / (to - from)).max(0.0)
+            }
+            _ => 0.0,
+        };
+        (messages as f64 * (1.0 - staying)) as u64
+    }
+
+    /// Gives the map to a partition that has lost it, or an older one. If the partition has a newer
+    /// map, another process has changed the partitions.
+    pub(super) async fn bring_back(&self, lost: &Carrier, refusal: Error) -> Result<(), Error> {
+        let partition = lost.partition();
+        if !refusal.is_behind() {
+            return Err(changed_meanwhile(partition.queue_name()));
+        }
+        partition.forward(&self.map).await
+    }
+}
