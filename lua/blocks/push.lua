@@ -222,6 +222,13 @@ local function remembered(i) -- until when a window remembers the id of message 
   local score = tonumber(windows and windows[i] or 0)
   return score > now and score <= now_up + 2592000000 and score
 end
+local function forget_cancel(i) -- a repeated cancel of this id must not take the new message
+  if not (ended and ended[i]) then return end
+  local cancelled = tonumber(redis.call('ZMSCORE', RECENT, ids[i])[1] or 0)
+  if cancelled > now and cancelled % 1 == CANCELLED then
+    remember(string.format('%.2f', math.floor(cancelled) + PUSHED_AGAIN), ids[i])
+  end
+end
 local remembers, max_remembered, window_end = nil, nil, 0 -- if a message has a window
 local burst -- of the queue's rate, if a message has a cost
 local function invalid(id, due, payload, asked, why)
@@ -309,6 +316,9 @@ local function one(i)
     earlier = away(id, earlier)
     earlier = earlier ~= 'ABSENT' and earlier
   end
+  if earlier == 'AWAY' then -- the caller pushes elsewhere: a cancel from before is not the last word any more
+    forget_cancel(i)
+  end
   if earlier then return earlier end
   local late = expired_already(due, asked)
   if late then return late end
@@ -320,12 +330,7 @@ local function one(i)
     remembers, window_end = remembers + 1, math.max(window_end, now_up + asked.window)
     remember(int(now_up + asked.window), WINDOW_MARK .. id)
   end
-  if ended and ended[i] then -- a repeated cancel of this id must not take the new message
-    local cancelled = tonumber(redis.call('ZMSCORE', RECENT, id)[1] or 0)
-    if cancelled > now and cancelled % 1 == CANCELLED then
-      remember(string.format('%.2f', math.floor(cancelled) + PUSHED_AGAIN), id)
-    end
-  end
+  forget_cancel(i)
   p, payloads[p + 1], payloads[p + 2] = p + 2, id, payload
   d, dues[d + 1], dues[d + 2] = d + 2, due_text[text], id
   created, taken[id], options[id] = created + 1, true, asked.stored ~= '' and asked.stored or nil

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Made by scripts/lua-dist from lua/arrive.lua and lua/blocks: change these, not this file.
 -- arrive: stores a batch that `depart` took out of another partition; or decides that it never will.
 -- KEYS   the ten of the partition
@@ -6,7 +6,7 @@
 --        | the batch, as depart replied it; empty: if it has not arrived, it never will
 -- Reply  {header, APPLIED <messages stored> | VOID <largest number from that partition> | ABSENT}
 --        APPLIED: now or earlier; VOID: it has not arrived, and never will
--- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM, REMAPPED, BEHIND: nothing was written
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, REMAPPED, BEHIND: nothing was written
 -- Cost   O(log n) a message
 -- Again  APPLIED 0, or VOID
 
@@ -188,18 +188,20 @@ redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAG
 redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
 if not layout then return {finish(false), 'ABSENT'} end
 local field = 'arrived:' .. tag
--- Of the batches of that partition the last one decides: one at a time is on its way, with growing numbers.
-local last, void = string.match(redis.call('HGET', META, field) or '0', '^(%d+)( ?v?)')
-last = tonumber(last)
-if number <= last then
-  local applied = number == last and void == ''
-  return {finish(false), applied and 'APPLIED 0' or 'VOID ' .. int(last)}
+-- The last batches of that partition, oldest first, each with a v behind it if it is void. One at a time is on its way,
+-- with growing numbers; after a failover the partition may ask for one again that it had sent before its last.
+local known, last = {}, 0
+for text, void in string.gmatch(redis.call('HGET', META, field) or '', '(%d+)(v?)') do
+  last = tonumber(text)
+  known[#known + 1] = text .. void
+  if last == number then
+    return {finish(false), void == '' and 'APPLIED 0' or 'VOID ' .. text}
+  end
 end
-if batch == '' then
-  redis.call('HSET', META, field, int(number) .. ' void')
-  return {finish(true), 'VOID ' .. int(number)}
-end
-redis.call('HSET', META, field, int(number))
+if number < last then return {finish(false), 'VOID ' .. int(last)} end
+known[#known + 1] = int(number) .. (records and '' or 'v')
+redis.call('HSET', META, field, table.concat(known, ' ', math.max(1, #known - 7)))
+if not records then return {finish(true), 'VOID ' .. int(number)} end
 -- Stores the records of a batch: name, place, score, payload, attrs. place: scheduled, dead, or recent for a name of
 -- RECENT. An id that the partition has is left as it is: what it has is newer.
 --   landed, changed  how many messages were stored; for finish
@@ -208,7 +210,10 @@ local function land(records)
   for i = 1, #records, 5 do
     local name, place, score, payload, attrs = unpack(records, i, i + 4)
     if place == 'recent' then
-      redis.call('ZADD', RECENT, 'NX', score, name)
+      local stored = tonumber(redis.call('ZSCORE', RECENT, name) or -1)
+      if stored < 0 or stored > 0 and stored <= now then -- 0: a cancel has ended the window
+        redis.call('ZADD', RECENT, score, name)
+      end
       if string.byte(name) == 5 then
         windows_until = math.max(windows_until, tonumber(score))
       end
@@ -238,5 +243,4 @@ local function land(records)
   end
   return landed
 end
-local landed = land(records)
-return {finish(true), 'APPLIED ' .. int(landed)}
+return {finish(true), 'APPLIED ' .. int(land(records))}

@@ -348,7 +348,10 @@ local function land(records)
   for i = 1, #records, 5 do
     local name, place, score, payload, attrs = unpack(records, i, i + 4)
     if place == 'recent' then
-      redis.call('ZADD', RECENT, 'NX', score, name)
+      local stored = tonumber(redis.call('ZSCORE', RECENT, name) or -1)
+      if stored < 0 or stored > 0 and stored <= now then -- 0: a cancel has ended the window
+        redis.call('ZADD', RECENT, score, name)
+      end
       if string.byte(name) == 5 then
         windows_until = math.max(windows_until, tonumber(score))
       end

@@ -283,7 +283,8 @@ for i = 3, #ARGV do
   elseif state == 'absent' then
     local mark = remembered(id, CANCELLED)
     local earlier = cancelled[id] or mark and math.floor(mark) - REPEAT_MS
-    if earlier and not (since and earlier >= tonumber(since)) then -- by another caller: no undo fits its time
+    -- By another caller: no undo fits its time. A probe prolongs no memory: it would never end.
+    if earlier and not probes and not (since and earlier >= tonumber(since)) then
       remember_cancel(id, now_up + 1)
     end
     replies[#replies + 1] = away(id, earlier and 'CANCELLED' or nil)

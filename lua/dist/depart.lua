@@ -5,9 +5,9 @@
 -- KEYS   the ten of the partition
 -- ARGV   m and the epoch | done=N: batch N has arrived, and is forgotten; back=N: it never will, and is put back; or
 --        empty | after: the number of an earlier batch, or 0; the next one gets a larger number | tag of the other
---        partition | up to 1,000 names: ids, or names of RECENT that begin with a byte 5 or 6
---        A message departs if it is dead, due in more than 5 s, or overdue by more than 1 s; a call takes 256 messages
---        or about 1 MiB at most.
+--        partition | stay: ms, 5,000 usually | up to 1,000 names: ids, or names of RECENT that begin with a byte 5 or 6
+--        A message departs if it is dead, due later than `stay` from now, or overdue by more than 1 s; a call takes 256
+--        messages or about 1 MiB at most.
 -- Reply  {header, number, tag, messages, batch}; {header, 0, '', 0, ''} if none is on its way
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, REMAPPED, BEHIND: nothing was written
 -- Cost   O(log n) a name; one scan of the ready list if one is ready
@@ -189,14 +189,15 @@ local function remove_ready(gone)
   end
 end
 local verdict, number = string.match(ARGV[2] or '', '^(%l*)=?(%d*)$')
-local after, tag = tonumber(string.match(ARGV[3] or '', '^%d+$') or ''), ARGV[4]
+local function whole(text) return tonumber(string.match(text or '', '^%d+$') or '') end
+local after, tag, stay = whole(ARGV[3]), ARGV[4], whole(ARGV[5])
 local function is_tag(text) -- whether it is the name of a partition: - or a number up to 999999999
   return text == '-' or text == '0' or #text <= 9 and string.find(text, '^[1-9]%d*$')
 end
-if #ARGV < 4 or #ARGV > 1004 or not after or not is_tag(tag) or tag == (slash == '' and '-' or partition)
+if #ARGV < 5 or #ARGV > 1005 or not after or not stay or not is_tag(tag) or tag == (slash == '' and '-' or partition)
   or not (verdict == '' and number == '' or (verdict == 'done' or verdict == 'back') and number ~= '') then
-  return redis.error_reply('BADARGS depart takes now, done=N, back=N or empty, number, tag of another partition, then '
-    .. '0 to 1000 names')
+  return redis.error_reply('BADARGS depart takes now, done=N, back=N or empty, number, tag of another partition, ms, '
+    .. 'then 0 to 1000 names')
 end
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES)
@@ -214,7 +215,10 @@ if current and current == number then
       for i = 1, #records, 5 do
         local name, place, score, payload, attrs = unpack(records, i, i + 4)
         if place == 'recent' then
-          redis.call('ZADD', RECENT, 'NX', score, name)
+          local stored = tonumber(redis.call('ZSCORE', RECENT, name) or -1)
+          if stored < 0 or stored > 0 and stored <= now then -- 0: a cancel has ended the window
+            redis.call('ZADD', RECENT, score, name)
+          end
           if string.byte(name) == 5 then
             windows_until = math.max(windows_until, tonumber(score))
           end
@@ -244,13 +248,17 @@ if current and current == number then
       end
       return landed
     end
-    land(cmsgpack.unpack(redis.call('HGET', CLAIMS, DEPARTED)))
+    local batch = redis.call('HGET', CLAIMS, DEPARTED)
+    land(batch and cmsgpack.unpack(batch) or {})
+    -- As if the next number were used: a process that looks for what is left sees that something came back.
+    departed = int((tonumber(departed or 0) or 0) + 1)
+    redis.call('HSET', META, 'departed', departed)
   end
   redis.call('HDEL', CLAIMS, DEPARTED_IDS, DEPARTED)
   redis.call('HDEL', META, 'moving')
   current, to, messages, changed = nil, nil, nil, true
 end
-if current or #ARGV == 4 then
+if current or #ARGV == 5 then
   local batch = current and redis.call('HGET', CLAIMS, DEPARTED) or ''
   return {finish(changed), tonumber(current or 0), to or '', tonumber(messages or 0), batch}
 end
@@ -273,7 +281,7 @@ local function depart(id)
   local score = ready and string.match(ready, '^%d+') or state == 'scheduled' and redis.call('ZSCORE', SCHEDULED, id)
     or state == 'dead' and redis.call('ZSCORE', DEAD, id)
   -- What is due soon stays: it would be late if the process that moves it died.
-  if not score or state ~= 'dead' and tonumber(score) >= now - 1000 and (ready or tonumber(score) <= now + 5000) then
+  if not score or state ~= 'dead' and tonumber(score) >= now - 1000 and (ready or tonumber(score) <= now + stay) then
     return
   end
   if ready then
@@ -288,7 +296,7 @@ local function depart(id)
   ids[#ids + 1], messages = id, messages + 1
   depart_memory('\5' .. id)
 end
-for i = 5, #ARGV do
+for i = 6, #ARGV do
   local mark = string.byte(ARGV[i])
   if mark == 5 or mark == 6 then
     depart_memory(ARGV[i])

@@ -1,11 +1,11 @@
-#!lua
+#!lua flags=allow-oom
 -- arrive: stores a batch that `depart` took out of another partition; or decides that it never will.
 -- KEYS   the ten of the partition
 -- ARGV   m and the epoch | tag of the other partition | number of the batch
 --        | the batch, as depart replied it; empty: if it has not arrived, it never will
 -- Reply  {header, APPLIED <messages stored> | VOID <largest number from that partition> | ABSENT}
 --        APPLIED: now or earlier; VOID: it has not arrived, and never will
--- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM, REMAPPED, BEHIND: nothing was written
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, REMAPPED, BEHIND: nothing was written
 -- Cost   O(log n) a message
 -- Again  APPLIED 0, or VOID
 
@@ -36,18 +36,19 @@ redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAG
 redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
 if not layout then return {finish(false), 'ABSENT'} end
 local field = 'arrived:' .. tag
--- Of the batches of that partition the last one decides: one at a time is on its way, with growing numbers.
-local last, void = string.match(redis.call('HGET', META, field) or '0', '^(%d+)( ?v?)')
-last = tonumber(last)
-if number <= last then
-  local applied = number == last and void == ''
-  return {finish(false), applied and 'APPLIED 0' or 'VOID ' .. int(last)}
+-- The last batches of that partition, oldest first, each with a v behind it if it is void. One at a time is on its way,
+-- with growing numbers; after a failover the partition may ask for one again that it had sent before its last.
+local known, last = {}, 0
+for text, void in string.gmatch(redis.call('HGET', META, field) or '', '(%d+)(v?)') do
+  last = tonumber(text)
+  known[#known + 1] = text .. void
+  if last == number then
+    return {finish(false), void == '' and 'APPLIED 0' or 'VOID ' .. text}
+  end
 end
-if batch == '' then
-  redis.call('HSET', META, field, int(number) .. ' void')
-  return {finish(true), 'VOID ' .. int(number)}
-end
-redis.call('HSET', META, field, int(number))
+if number < last then return {finish(false), 'VOID ' .. int(last)} end
+known[#known + 1] = int(number) .. (records and '' or 'v')
+redis.call('HSET', META, field, table.concat(known, ' ', math.max(1, #known - 7)))
+if not records then return {finish(true), 'VOID ' .. int(number)} end
 --- use: land
-local landed = land(records)
-return {finish(true), 'APPLIED ' .. int(landed)}
+return {finish(true), 'APPLIED ' .. int(land(records))}

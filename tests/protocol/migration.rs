@@ -239,7 +239,7 @@ fn calls(round: u64) -> Vec<Call> {
             now,
             words!["forward", format!("{}|-|-", round + 1)],
         ),
-        ("depart", now, words!["", 0, "17", id("far")]),
+        ("depart", now, words!["", 0, "17", 5_000, id("far")]),
         ("arrive", now, words!["17", round + 1, BATCH]),
     ];
     let name = format!("tick{round}");

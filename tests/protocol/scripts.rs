@@ -92,7 +92,7 @@ verbs! {
     "configure" Operator, without ["claims", "messages", "attrs", "dead", "recent", "nodes"], row false,
         call words!["max_attempts", 3];
     "depart" Operator, without ["nodes"], row false,
-        call words!["", 0, "203", "s"];
+        call words!["", 0, "203", 5_000, "s"];
     "dues" Producer, without ["claims", "messages", "attrs", "dead", "recent", "nodes"], row false,
         call words![T0, T0 + HOUR];
     "extend" Consumer, without ["attrs", "dead", "recent", "nodes"], row true,

@@ -132,7 +132,7 @@ pub(crate) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
             .map(|(what, count)| (what, T0, claim(stock, count)))
             .collect(),
         "configure" => call(words!["max_attempts", 5]),
-        "depart" => call([words!["", 0, "17"], stock.ids("scheduled", 256)].concat()),
+        "depart" => call([words!["", 0, "17", 5_000], stock.ids("scheduled", 256)].concat()),
         "dues" => call(
             (0..MAX_DUES as u64)
                 .map(|at| Text::from(T0 + at * 60_000))

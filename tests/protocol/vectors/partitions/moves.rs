@@ -183,7 +183,14 @@ impl Mover {
         let fence = format!("m7 {T0}");
         let Some((number, batch)) = self.batch.take() else {
             queue.enter("-")?;
-            let names = words![&self.verdict, self.after, "17", ID, format!("\u{5}{ID}")];
+            let names = words![
+                &self.verdict,
+                self.after,
+                "17",
+                5_000,
+                ID,
+                format!("\u{5}{ID}")
+            ];
             let reply = queue.ok("depart", fence, names)?;
             let number = reply.part(1)?.int()? as u64;
             if number > 0 {
@@ -347,7 +354,7 @@ fn push(queue: &mut Queue, id: &str, due: u64, options: &str) -> Result<()> {
 fn depart(queue: &mut Queue, verdict: &str, after: u64, ids: &[&str]) -> Result<(u64, i64, Text)> {
     queue.enter("-")?;
     let names = ids.iter().map(|id| Text::from(*id)).collect();
-    let argv = [words![verdict, after, "17"], names].concat();
+    let argv = [words![verdict, after, "17", 5_000], names].concat();
     let reply = queue.ok("depart", fenced(T0), argv)?;
     let number = reply.part(1)?.int()? as u64;
     Ok((
@@ -387,7 +394,7 @@ fn a_batch_is_replied_until_it_is_decided() -> Result<()> {
     );
     // At one time each number is larger than the last, and than what another partition knows.
     let second = depart(&mut queue, "", 0, &["a"])?;
-    ensure!(second.0 == first.0 + 1, "{second:?}");
+    ensure!(second.0 == first.0 + 2, "what came back counts: {second:?}");
     ensure!(arrive(&mut queue, second.0, &second.2)? == "APPLIED 1");
     let third = depart(
         &mut queue,
@@ -410,8 +417,18 @@ fn only_the_next_batch_arrives_and_only_once() -> Result<()> {
     ensure!(arrive(&mut queue, number, &batch)? == "APPLIED 0");
     ensure!(arrive(&mut queue, number, &"".into())? == "APPLIED 0");
     ensure!(arrive(&mut queue, number - 1, &batch)? == format!("VOID {number}"));
-    ensure!(arrive(&mut queue, number + 1, &"".into())? == format!("VOID {}", number + 1));
-    ensure!(arrive(&mut queue, number + 1, &batch)? == format!("VOID {}", number + 1));
+    ensure!(arrive(&mut queue, number + 2, &"".into())? == format!("VOID {}", number + 2));
+    ensure!(
+        arrive(&mut queue, number, &batch)? == "APPLIED 0",
+        "it is known after later ones"
+    );
+    ensure!(arrive(&mut queue, number + 2, &batch)? == format!("VOID {}", number + 2));
+    ensure!(arrive(&mut queue, number + 1, &batch)? == format!("VOID {}", number + 2));
+    for later in 3..11 {
+        arrive(&mut queue, number + later, &"".into())?;
+    }
+    let forgotten = arrive(&mut queue, number, &batch)?;
+    ensure!(forgotten == format!("VOID {}", number + 10), "{forgotten}");
     ensure!(queue.items("cancel", fenced(T0), words!["", "a"])? == ["CANCELLED"]);
     ensure!(queue.state()?.messages.len() == 1, "a is gone");
     Ok(())
@@ -551,14 +568,14 @@ fn a_partition_is_not_removed_while_a_batch_is_on_its_way() -> Result<()> {
     queue.enter("17")?;
     queue.ok("remap", T0, words!["forward", "7|- 17|-"])?;
     push(&mut queue, "a", T0 + HOUR, "")?;
-    let reply = queue.ok("depart", fenced(T0), words!["", 0, "-", "a"])?;
+    let reply = queue.ok("depart", fenced(T0), words!["", 0, "-", 5_000, "a"])?;
     let number = reply.part(1)?.int()?;
     let removed = queue.ok("remap", T0, words!["remove", 7])?;
     ensure!(*removed.part(1)? == "HAS 1".into(), "{removed:?}");
     queue.ok(
         "depart",
         fenced(T0),
-        words![format!("done={number}"), 0, "-"],
+        words![format!("done={number}"), 0, "-", 5_000],
     )?;
     let removed = queue.ok("remap", T0, words!["remove", 7])?;
     ensure!(*removed.part(1)? == "DONE".into(), "{removed:?}");
@@ -577,5 +594,41 @@ fn an_arriving_message_replaces_none() -> Result<()> {
     let before = queue.state()?.messages;
     ensure!(arrive(&mut queue, number, &batch)? == "APPLIED 0");
     ensure!(queue.state()?.messages == before);
+    Ok(())
+}
+
+/// What a probe does at the old partition is the last that it hears of the id.
+#[test]
+fn a_probe_ends_the_memory_of_a_cancel_but_prolongs_none() -> Result<()> {
+    let mut queue = Queue::start()?;
+    prepare(&mut queue, Before::Cancelled)?;
+    queue.ok("remap", T0, words!["close", 0, MAP])?;
+    let memory = queue.state()?.recent;
+    let probe = |now: u64| format!("p7 {now}");
+    let cancelled = queue.items("cancel", probe(T0 + 5_000), words!["", ID])?;
+    ensure!(cancelled == ["AWAY CANCELLED"], "{cancelled:?}");
+    ensure!(queue.state()?.recent == memory, "nothing was prolonged");
+    let pushed = queue.items("push", probe(T0 + 5_001), words!["", ID, "+1", "", ""])?;
+    ensure!(pushed == ["AWAY"], "{pushed:?}");
+    let cancelled = queue.items("cancel", probe(T0 + 5_002), words!["", ID])?;
+    ensure!(
+        cancelled == ["AWAY"],
+        "the push came after the cancel: {cancelled:?}"
+    );
+    Ok(())
+}
+
+/// Members of the deduplication memory stay after their time until they are trimmed.
+#[test]
+fn an_arriving_window_replaces_one_that_has_ended_by_time_only() -> Result<()> {
+    for (stored, expected) in [(T0 - 1, T0 + HOUR), (T0 + 5, T0 + 5), (0, 0)] {
+        let mut queue = changing()?;
+        push(&mut queue, "a", T0 + HOUR, "window=3600000")?;
+        let (number, _, batch) = depart(&mut queue, "", 0, &["a"])?;
+        queue.command(words!["ZADD", "dueq:{q/17}:recent", stored, "\u{5}a"])?;
+        arrive(&mut queue, number, &batch)?;
+        let found = queue.command(words!["ZSCORE", "dueq:{q/17}:recent", "\u{5}a"])?;
+        ensure!(found.text()? == expected.to_string(), "{stored}: {found:?}");
+    }
     Ok(())
 }

@@ -242,15 +242,18 @@ pub(crate) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
         }
         "depart" => vec![
             words!["", 0],
-            words!["", 0, "-"], // its own tag
-            words!["", 0, "x"],
-            words!["", "x", "17"],
-            words!["", "", "17"],
-            words!["done", 0, "17"],
-            words!["done=", 0, "17"],
-            words!["other=1", 0, "17"],
-            words!["=1", 0, "17"],
-            [words!["", 0, "17"], vec!["a".into(); 1_001]].concat(),
+            words!["", 0, "17"],
+            words!["", 0, "17", "x"],
+            words!["", 0, "17", "", "a"],
+            words!["", 0, "-", 5_000], // its own tag
+            words!["", 0, "x", 5_000],
+            words!["", "x", "17", 5_000],
+            words!["", "", "17", 5_000],
+            words!["done", 0, "17", 5_000],
+            words!["done=", 0, "17", 5_000],
+            words!["other=1", 0, "17", 5_000],
+            words!["=1", 0, "17", 5_000],
+            [words!["", 0, "17", 5_000], vec!["a".into(); 1_001]].concat(),
         ],
         "arrive" => {
             let mut bad = vec![
