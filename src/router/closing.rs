@@ -1,5 +1,7 @@
 //! The end of a change of the number of partitions: the settled map.
 
+use std::sync::Arc;
+
 use crate::error::{Applied, Error, ErrorKind};
 use crate::partition::Partition;
 use crate::protocol::partition_map::PartitionMap;
@@ -17,16 +19,13 @@ impl Router {
         let (of_home, _) = stats(home).await?;
         let plan = plan.rebased(map, &of_home)?;
         plan.keep(home).await?;
-        let list = job.all.list();
-        let (staying, leaving): (Vec<_>, Vec<_>) =
-            list.iter().partition(|one| map.new.contains(&one.tag()));
+        let stays = |one: &&Arc<Partition>| map.new.contains(&one.tag());
+        let staying: Vec<_> = job.all.list().iter().filter(stays).collect();
         // The home comes last: then its limits say that all have theirs.
         for partition in staying.iter().rev() {
             partition.configure_as(&plan.new, home).await?;
         }
-        for partition in &leaving {
-            self.remove(partition, map.epoch).await?;
-        }
+        self.remove_leaving(job).await?;
         let epoch = next_epoch(home, map.epoch).await?;
         let settled = PartitionMap::settled(epoch, map.new.clone());
         match home.close(map.epoch, &settled).await? {
@@ -37,11 +36,19 @@ impl Router {
         for partition in &staying[1..] {
             partition.forward(&settled).await?;
         }
-        // A client that still had the map of the change may have made one again.
-        for partition in &leaving {
+        // Another process that makes the same change may have made one again.
+        self.remove_leaving(job).await?;
+        Plan::forget(home, map.epoch).await
+    }
+
+    /// Removes the partitions that the new list does not have.
+    pub(super) async fn remove_leaving(&self, job: &Job) -> Result<(), Error> {
+        let map = &job.map;
+        let leaves = |one: &&Arc<Partition>| !map.new.contains(&one.tag());
+        for partition in job.all.list().iter().filter(leaves) {
             self.remove(partition, map.epoch).await?;
         }
-        Plan::forget(home, map.epoch).await
+        Ok(())
     }
 
     /// Removes a partition that has this map. The partition may never have got the map, or another

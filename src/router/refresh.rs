@@ -41,6 +41,11 @@ impl Router {
             // partition is new, or its master came back without its data.
             Some(map) if error.is_behind() && !map.new.is_empty() => {
                 let is_lost = partition.stored_map().await?.incarnation.is_none();
+                // An operator may have just removed it at the end of a change. If it was lost, only
+                // the change makes it again.
+                if is_lost && !map.new.contains(&partition.tag()) {
+                    return Ok(now);
+                }
                 partition.forward(map).await?;
                 if is_lost {
                     restore_limits(partition, now.home()).await?;

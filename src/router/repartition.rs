@@ -152,29 +152,6 @@ impl Router {
         empty: BTreeSet<Tag>,
         conduct: &Conduct,
     ) -> Result<(), Error> {
-        let new = map.new.clone();
-        match Box::pin(self.run(map, empty, conduct)).await {
-            Err(error) if error.kind() == ErrorKind::Unavailable => {
-                // Another process may have completed the same change.
-                let StoredMap { map, .. } = self.home().stored_map().await?;
-                let tags = map.as_ref().map_or(vec![Tag::Home], |map| map.new.clone());
-                let is_done = map.as_ref().is_none_or(PartitionMap::is_settled) && tags == new;
-                if is_done {
-                    self.take(map).map(drop)
-                } else {
-                    Err(error)
-                }
-            }
-            result => result,
-        }
-    }
-
-    async fn run(
-        &self,
-        map: PartitionMap,
-        mut empty: BTreeSet<Tag>,
-        conduct: &Conduct,
-    ) -> Result<(), Error> {
         let all = self.take(Some(map.clone()))?;
         let job = Arc::new(Job {
             map,
@@ -182,6 +159,28 @@ impl Router {
             pace: conduct.pace,
             progress: MoveCounts::new(),
         });
+        match Box::pin(self.run(&job, empty, conduct)).await {
+            Err(error) if error.kind() == ErrorKind::Unavailable => {
+                // Another process may have completed the same change.
+                let StoredMap { map, .. } = self.home().stored_map().await?;
+                let tags = map.as_ref().map_or(vec![Tag::Home], |map| map.new.clone());
+                if !map.as_ref().is_none_or(PartitionMap::is_settled) || tags != job.map.new {
+                    return Err(error);
+                }
+                self.take(map)?;
+                // This process may have made a partition again that the other one had removed.
+                self.remove_leaving(&job).await
+            }
+            result => result,
+        }
+    }
+
+    async fn run(
+        &self,
+        job: &Arc<Job>,
+        mut empty: BTreeSet<Tag>,
+        conduct: &Conduct,
+    ) -> Result<(), Error> {
         let (map, list, home) = (&job.map, job.all.list(), job.all.home());
         conduct.report(&job.progress, RepartitionPhase::Opening);
         let (old, joining) = list.split_at(map.old.len());
@@ -204,7 +203,7 @@ impl Router {
             .await?;
         for partition in list {
             // This also waits until the replicas have the map.
-            if Source::new(&job, partition)?.settle().await? {
+            if Source::new(job, partition)?.settle().await? {
                 // The batch may have ended in a partition that was empty before.
                 empty.clear();
             }
@@ -215,7 +214,7 @@ impl Router {
             let strays = job.expected_strays(partition.tag(), &of_source);
             job.progress.set_left(partition.tag(), strays);
             let was_empty = empty.contains(&partition.tag());
-            drains.spawn(Source::new(&job, partition)?.drain(was_empty));
+            drains.spawn(Source::new(job, partition)?.drain(was_empty));
         }
         let mut tick = tokio::time::interval(REPORT_EVERY);
         loop {
@@ -232,7 +231,7 @@ impl Router {
             }
         }
         conduct.report(&job.progress, RepartitionPhase::Closing);
-        self.close(&job, plan).await?;
+        self.close(job, plan).await?;
         conduct.report(&job.progress, RepartitionPhase::Complete);
         Ok(())
     }
