@@ -20,9 +20,6 @@ use crate::protocol::verbs::Verb;
 use crate::server::patience::Repeat;
 use crate::telemetry::metrics::Counter;
 
-/// The window of a follow-up that is pushed before the ack, if it has none.
-const DAY_MS: u64 = 86_400_000;
-
 /// The verb that acks a delivery and stores its follow-ups.
 pub(crate) struct AckPush;
 
@@ -112,8 +109,8 @@ impl FollowUps {
     }
 
     /// The next follow-up that `partition` cannot store, because the partitions change and its
-    /// message may be elsewhere: its index, and the item of its push. The push gets a window of a
-    /// day, in which a repeated execution of the handler pushes nothing.
+    /// message may be elsewhere: its index, and the item of its push. If the ack is not
+    /// applied, the next execution of the handler pushes it again.
     ///
     /// # Errors
     /// `InvalidInput` if the follow-up belongs to another partition.
@@ -136,12 +133,8 @@ impl FollowUps {
             ));
             return Err(refused(number, self.0.len(), &follow_up.id, &error));
         }
-        let mut args = follow_up.args.clone();
-        if let Some(options) = args.last_mut()
-            && !options.windows(7).any(|word| word == b"window=")
-        {
-            options.extend(format!(" window={DAY_MS}").bytes());
-        }
+        // No window is added: one that outlives the change would keep later follow-ups of the id out.
+        let args = follow_up.args.clone();
         let repeat = Repeat::Harmless;
         let granted = None;
         let item = Item {

@@ -64,12 +64,13 @@ impl Carrier {
     }
 
     /// Takes messages and memory of these names out of the partition, to be stored in the partition
-    /// with this tag. Returns the batch that is on its way, which may be an earlier one.
+    /// with this tag, but for what is due within `stay`. Returns the batch that is on its way, which may be an earlier one.
     pub(crate) async fn depart(
         &mut self,
         fate: Fate,
         after: u64,
         tag: Tag,
+        stay: Duration,
         names: &[Vec<u8>],
     ) -> Result<Option<Departed>, Error> {
         let fate = match fate {
@@ -78,7 +79,13 @@ impl Carrier {
             Fate::Back(number) => format!("back={number}"),
         };
         let (after, tag) = (after.to_string(), tag.to_string());
-        let mut args = vec![fate.as_bytes(), after.as_bytes(), tag.as_bytes()];
+        let stay_ms = stay.as_millis().to_string();
+        let mut args = vec![
+            fate.as_bytes(),
+            after.as_bytes(),
+            tag.as_bytes(),
+            stay_ms.as_bytes(),
+        ];
         args.extend(names.iter().map(Vec::as_slice));
         Departed::decode(self.call(Verb::Depart, &args).await?)
     }

@@ -25,8 +25,6 @@ pub(super) struct Slot {
     pub(super) due: Due,
     pub(super) durability: Durability,
     pub(super) on_conflict: OnConflict,
-    /// Whether nobody else knows the id.
-    pub(super) is_fresh: bool,
     pub(super) step: Step<PushResult>,
 }
 
@@ -141,9 +139,7 @@ impl Bulk {
                     results[slot.index] = Some(receipt(result, id, slot.due));
                     continue;
                 }
-                Answered::Remapped(item, refusal) => {
-                    (item, Step::first(slot.is_fresh), Some((by, refusal)))
-                }
+                Answered::Remapped(item, refusal) => (item, Step::Old, Some((by, refusal))),
                 Answered::Moving(item) => (item, Step::Old, None),
                 Answered::Away(item, remembered) => match (slot.step, remembered) {
                     (Step::Ask(result), _) => {

@@ -274,7 +274,7 @@ impl<C: Codec> Queue<C> {
             repeat,
         };
         let mut routing = Routing::new(&self.router);
-        let result = submit(&mut routing, self.durability, &batcher, item, false).await;
+        let result = submit(&mut routing, self.durability, &batcher, item).await;
         result.map_err(|error| error.of_message(id))
     }
 }

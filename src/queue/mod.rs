@@ -146,15 +146,14 @@ impl<C: Codec> fmt::Debug for Queue<C> {
 }
 
 /// Sends an item to the partition of its id, in a batch with other waiting items. Returns the
-/// result of this item. `is_fresh` says that nobody else knows the id.
+/// result of this item.
 pub(super) async fn submit<V: BatchVerb>(
     routing: &mut Routing<'_>,
     durability: Durability,
     batcher: &impl Fn(&Producers) -> &Batcher<V>,
     mut item: Item,
-    is_fresh: bool,
 ) -> Result<V::Output, Error> {
-    let mut step = Step::first(is_fresh);
+    let mut step = Step::Old;
     loop {
         let partitions = routing.partitions().await?;
         let partition = partitions.of_id(item.id(), &step);
@@ -167,11 +166,11 @@ pub(super) async fn submit<V: BatchVerb>(
                 if !allows_new_try(&refusal) {
                     return Err(refusal);
                 }
-                (back, Step::first(is_fresh))
+                (back, Step::Old)
             }
             Answered::Moving(back) => {
                 routing.moving().await?;
-                (back, Step::first(is_fresh))
+                (back, Step::Old)
             }
             Answered::Away(back, remembered) => match (step, remembered) {
                 (Step::Ask(result), _) => {
@@ -227,14 +226,7 @@ impl WholeQueue for OwnQueue {
         Box::pin(async move {
             let router = self.router()?;
             let (mut routing, memory) = (Routing::new(&router), Durability::Memory);
-            submit(
-                &mut routing,
-                memory,
-                &|to: &Producers| &to.push,
-                item,
-                false,
-            )
-            .await
+            submit(&mut routing, memory, &|to: &Producers| &to.push, item).await
         })
     }
 }

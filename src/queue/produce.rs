@@ -89,7 +89,6 @@ impl<C: Codec> Queue<C> {
     /// ```
     pub async fn push_message(&self, mut message: Message) -> Result<Receipt, Error> {
         let mut routing = Routing::new(&self.router);
-        let is_fresh = message.id.is_none();
         let id = self.named(&mut message, &mut routing).await?;
         let due = due_of(&message, &id);
         let durability = message.durability.unwrap_or(self.durability);
@@ -98,25 +97,9 @@ impl<C: Codec> Queue<C> {
         // Upserts have batches of their own, so that they do not delay new messages.
         let result = match on_conflict {
             OnConflict::Keep => {
-                submit(
-                    &mut routing,
-                    durability,
-                    &|to: &Producers| &to.push,
-                    item,
-                    is_fresh,
-                )
-                .await
+                submit(&mut routing, durability, &|to: &Producers| &to.push, item).await
             }
-            _ => {
-                submit(
-                    &mut routing,
-                    durability,
-                    &|to: &Producers| &to.upsert,
-                    item,
-                    is_fresh,
-                )
-                .await
-            }
+            _ => submit(&mut routing, durability, &|to: &Producers| &to.upsert, item).await,
         };
         receipt(result, id, due)
     }
@@ -149,15 +132,13 @@ impl<C: Codec> Queue<C> {
         };
         let mut results = Vec::new();
         for mut message in messages {
-            let is_fresh = message.id.is_none();
             let id = message.id.get_or_insert_with(|| bulk.new_id()).clone();
             let slot = Slot {
                 index: results.len(),
                 due: due_of(&message, &id),
                 durability: message.durability.unwrap_or(self.durability),
                 on_conflict: message.on_conflict,
-                is_fresh,
-                step: Step::first(is_fresh),
+                step: Step::Old,
             };
             results.push(None);
             match self.push_item(message) {
@@ -188,7 +169,7 @@ impl<C: Codec> Queue<C> {
                     refusal,
                 } = left;
                 if is_remapped {
-                    slot.step = Step::first(slot.is_fresh);
+                    slot.step = Step::Old;
                 }
                 match refusal {
                     Some((_, refusal)) if !allows_new_try(&refusal) => {

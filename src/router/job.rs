@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::model::stats::QueueStats;
-use crate::partition::Carrier;
 use crate::protocol::partition_map::{PartitionMap, Tag, index_of};
 use crate::router::Partitions;
 use crate::router::progress::{MoveCounts, Pace};
@@ -42,13 +41,12 @@ impl Job {
         (messages as f64 * (1.0 - staying)) as u64
     }
 
-    /// Gives the map to a partition that has lost it, or an older one. If the partition has a newer
-    /// map, another process has changed the partitions.
-    pub(super) async fn bring_back(&self, lost: &Carrier, refusal: Error) -> Result<(), Error> {
-        let partition = lost.partition();
-        if !refusal.is_behind() {
-            return Err(changed_meanwhile(partition.queue_name()));
+    /// The error of a call at a partition with another map, or with none. Only a new beginning may
+    /// give the partition this map: another process may have ended the change, and removed it.
+    pub(super) fn refused(&self, error: Error) -> Error {
+        match error.is_remapped() {
+            true => changed_meanwhile(self.all.home().queue_name()),
+            false => error,
         }
-        partition.forward(&self.map).await
     }
 }

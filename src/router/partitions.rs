@@ -29,21 +29,15 @@ pub(crate) struct Partitions {
 /// the old list, in that of the new list, or on its way there.
 #[derive(Clone)]
 pub(crate) enum Step<T> {
-    /// To that of the old list, as a probe, which creates nothing there.
+    /// To that of the old list, as a probe, which creates nothing there. An id that the library has
+    /// just made goes there as well: the probe brings the map to that partition, and who is told the
+    /// id may have an older map.
     Old,
     /// To that of the new list: the message is not in the old one.
     New,
     /// To that of the new list, as a probe. The old one remembers the id: this is the result unless
     /// the new one has the message.
     Ask(Result<T, Error>),
-}
-
-impl<T> Step<T> {
-    /// The first step of an item. The id of a fresh message is known to nobody else, so the message
-    /// is nowhere yet.
-    pub(crate) fn first(is_fresh: bool) -> Self {
-        if is_fresh { Self::New } else { Self::Old }
-    }
 }
 
 impl Partitions {

@@ -190,6 +190,7 @@ impl Router {
             }
         }
         for partition in joining {
+            refuse_orphan(partition, map).await?;
             partition.forward(map).await?;
         }
         let (of_home, _) = stats(home).await?;
@@ -203,8 +204,8 @@ impl Router {
             .await?;
         for partition in list {
             // This also waits until the replicas have the map.
-            if Source::new(job, partition)?.settle().await? {
-                // The batch may have ended in a partition that was empty before.
+            if Source::new(job, partition)?.end_earlier().await? {
+                // The batch may have come back to a partition that was empty before.
                 empty.clear();
             }
         }
@@ -275,6 +276,25 @@ impl Router {
             patience.pause().await;
         }
     }
+}
+
+/// Refuses a partition that has messages and is in no map. A process that was stopped may have made
+/// it again after a change had ended.
+async fn refuse_orphan(partition: &Partition, map: &PartitionMap) -> Result<(), Error> {
+    let stored = partition.stored_map().await?;
+    if stored.incarnation.is_none() || stored.map.as_ref() == Some(map) {
+        return Ok(());
+    }
+    let (stats, _) = stats(partition).await?;
+    let messages = stats.scheduled + stats.ready + stats.leased + stats.dead;
+    if messages == 0 {
+        return Ok(());
+    }
+    let (queue, tag) = (partition.queue_name(), partition.tag());
+    Err(Error::invalid(format!(
+        "partition {tag} of queue {queue} has {messages} messages, and is in no map of the queue: look at them with \
+         `redis-cli HGETALL 'dueq:{{{queue}/{tag}}}:messages'`, and delete its keys"
+    )))
 }
 
 fn has_schedules(queue_name: &str) -> Error {

@@ -18,6 +18,10 @@ const BATCH: usize = 256;
 const CUT_BYTES: usize = 512 * 1024;
 /// The least time between the beginnings of two passes over a partition.
 const PASS: Duration = Duration::from_secs(1);
+/// What is due within this time stays: it would be late if this process died meanwhile.
+const STAY: Duration = Duration::from_secs(5);
+/// After this time everything moves that is not leased: some messages are always due soon.
+const STAY_LIMIT: Duration = Duration::from_secs(60);
 /// For how long after the change of the map a partition may remember calls from before.
 const MEMORY: Duration = Duration::from_secs(13);
 
@@ -30,6 +34,7 @@ pub(super) struct Source {
     fate: Fate,
     /// The number of an earlier batch that a target knows; the next one gets a larger number.
     after: u64,
+    stay: Duration,
 }
 
 /// What a partition says about its batches.
@@ -48,6 +53,7 @@ impl Source {
             to: BTreeMap::new(),
             fate: Fate::default(),
             after: 0,
+            stay: STAY,
         })
     }
 
@@ -62,6 +68,9 @@ impl Source {
         let started = Instant::now();
         loop {
             let began = Instant::now();
+            if started.elapsed() > STAY_LIMIT {
+                self.stay = Duration::ZERO;
+            }
             self.settle().await?;
             let before = self.departures().await?;
             let strays = self.move_messages(&before).await?;
@@ -90,14 +99,29 @@ impl Source {
     }
 
     /// Brings the batch that is on its way to its end. Returns whether there was one.
-    pub(super) async fn settle(&mut self) -> Result<bool, Error> {
+    async fn settle(&mut self) -> Result<bool, Error> {
+        self.end_batch(|batch| batch).await
+    }
+
+    /// Ends the batch that a change before this one left on its way: it comes back, unless it has
+    /// arrived. Its target may have been asked already by the map of this change, and must not get
+    /// what it said it had not. Returns whether there was such a batch.
+    pub(super) async fn end_earlier(&mut self) -> Result<bool, Error> {
+        let emptied = |batch| Departed {
+            bytes: Vec::new(),
+            ..batch
+        };
+        self.end_batch(emptied).await
+    }
+
+    async fn end_batch(&mut self, sent: impl Fn(Departed) -> Departed) -> Result<bool, Error> {
         let mut was_moving = false;
         let any = match self.tag() {
             Tag::Home => Tag::Numbered(0),
             Tag::Numbered(_) => Tag::Home,
         };
         while let Some(batch) = self.depart(any, &[]).await? {
-            self.arrive(&batch).await?;
+            self.arrive(&sent(batch)).await?;
             was_moving = true;
         }
         Ok(was_moving)
@@ -198,13 +222,8 @@ impl Source {
 
     async fn depart(&mut self, tag: Tag, names: &[Vec<u8>]) -> Result<Option<Departed>, Error> {
         let (fate, after) = (self.fate, self.after);
-        let departed = match self.from.depart(fate, after, tag, names).await {
-            Err(refusal) if refusal.is_remapped() => {
-                self.job.bring_back(&self.from, refusal).await?;
-                self.from.depart(fate, after, tag, names).await?
-            }
-            departed => departed?,
-        };
+        let departed = self.from.depart(fate, after, tag, self.stay, names).await;
+        let departed = departed.map_err(|error| self.job.refused(error))?;
         self.fate = Fate::None;
         Ok(departed)
     }
@@ -225,13 +244,8 @@ impl Source {
         let Some(target) = self.to.get_mut(&batch.tag) else {
             return Ok(());
         };
-        let arrived = match target.arrive(own, batch.number, &batch.bytes).await {
-            Err(refusal) if refusal.is_remapped() => {
-                self.job.bring_back(target, refusal).await?;
-                target.arrive(own, batch.number, &batch.bytes).await?
-            }
-            arrived => arrived?,
-        };
+        let arrived = target.arrive(own, batch.number, &batch.bytes).await;
+        let arrived = arrived.map_err(|error| self.job.refused(error))?;
         self.fate = match arrived {
             Arrived::Applied(messages) => {
                 self.job.progress.moved(own, messages);
