@@ -189,12 +189,12 @@ impl Router {
                 empty.insert(partition.tag());
             }
         }
-        for partition in joining {
-            refuse_orphan(partition, map).await?;
-            partition.forward(map).await?;
-        }
         let (of_home, _) = stats(home).await?;
         let mut plan = Plan::of(home, map, &of_home).await?;
+        for partition in joining {
+            refuse_orphan(partition, [map.epoch, plan.takes_back]).await?;
+            partition.forward(map).await?;
+        }
         plan.keep(home).await?;
         for partition in joining {
             partition.pause_as(&of_home).await?;
@@ -278,11 +278,11 @@ impl Router {
     }
 }
 
-/// Refuses a partition that has messages and is in no map. A process that was stopped may have made
-/// it again after a change had ended.
-async fn refuse_orphan(partition: &Partition, map: &PartitionMap) -> Result<(), Error> {
+/// Refuses a partition that has messages of a map with none of these epochs. A process that was
+/// stopped may have made it again after a change had ended.
+async fn refuse_orphan(partition: &Partition, epochs: [u64; 2]) -> Result<(), Error> {
     let stored = partition.stored_map().await?;
-    if stored.incarnation.is_none() || stored.map.as_ref() == Some(map) {
+    if stored.incarnation.is_none() || epochs.contains(&stored.epoch) {
         return Ok(());
     }
     let (stats, _) = stats(partition).await?;

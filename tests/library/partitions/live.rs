@@ -194,7 +194,7 @@ async fn calls_on_a_message_that_nobody_moves_name_the_remedy() -> Result<()> {
     remap(&setup, "-", &["close", "0", "7|-|- 5 9"]).await?;
     let mut words = vec!["FCALL".to_owned(), "dueq_depart".into(), "10".into()];
     words.extend(queue.keys().iter().cloned());
-    words.extend(["m7", "", "0", "5"].map(str::to_owned));
+    words.extend(["m7", "", "0", "5", "5000"].map(str::to_owned));
     let mut gone = Vec::new();
     for id in &ids {
         if queue.keys_of(id).await?[0].contains("/5}") {

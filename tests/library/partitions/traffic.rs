@@ -180,12 +180,12 @@ pub(super) async fn change_live(
     let mut change = Box::pin(change);
     let held = std::mem::take(&mut stock.held);
     let early = tokio::time::timeout(5 * SECOND, &mut change).await;
-    assert!(early.is_err(), "leased messages are waited for");
+    assert!(early.is_err(), "leased messages are waited for: {early:?}");
     if taken_back {
         drop(change);
         change = Box::pin(queue.abort_repartition().into_future());
         let early = tokio::time::timeout(SECOND, &mut change).await;
-        assert!(early.is_err(), "leased messages are waited for");
+        assert!(early.is_err(), "leased messages are waited for: {early:?}");
     }
     for (n, delivery) in held.into_iter().enumerate() {
         if n % 2 == 0 {
