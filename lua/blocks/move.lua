@@ -23,7 +23,11 @@ local function land(records)
       end
     elseif state_of(name) == 'absent' then
       redis.call('HSET', MESSAGES, name, payload)
-      redis.call('ZADD', place == 'dead' and DEAD or SCHEDULED, score, name)
+      if place == 'dead' then
+        redis.call('ZADD', DEAD, score, name)
+      else
+        redis.call('ZADD', SCHEDULED, score, name)
+      end
       if attrs ~= '' then
         redis.call('HSET', ATTRS, name, attrs)
         expires = expires or string.find(attrs, '^[^\n]*expires=') ~= nil

@@ -224,7 +224,11 @@ if current and current == number then
           end
         elseif state_of(name) == 'absent' then
           redis.call('HSET', MESSAGES, name, payload)
-          redis.call('ZADD', place == 'dead' and DEAD or SCHEDULED, score, name)
+          if place == 'dead' then
+            redis.call('ZADD', DEAD, score, name)
+          else
+            redis.call('ZADD', SCHEDULED, score, name)
+          end
           if attrs ~= '' then
             redis.call('HSET', ATTRS, name, attrs)
             expires = expires or string.find(attrs, '^[^\n]*expires=') ~= nil
@@ -287,7 +291,8 @@ local function depart(id)
   if ready then
     unlisted[ready] = true
   else
-    redis.call('ZREM', state == 'dead' and DEAD or SCHEDULED, id)
+    redis.call('ZREM', SCHEDULED, id)
+    redis.call('ZREM', DEAD, id)
   end
   add(id, state == 'dead' and state or 'scheduled', score, redis.call('HGET', MESSAGES, id) or '',
     redis.call('HGET', ATTRS, id) or '')

@@ -74,7 +74,8 @@ local function depart(id)
   if ready then
     unlisted[ready] = true
   else
-    redis.call('ZREM', state == 'dead' and DEAD or SCHEDULED, id)
+    redis.call('ZREM', SCHEDULED, id)
+    redis.call('ZREM', DEAD, id)
   end
   add(id, state == 'dead' and state or 'scheduled', score, redis.call('HGET', MESSAGES, id) or '',
     redis.call('HGET', ATTRS, id) or '')

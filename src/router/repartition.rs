@@ -290,10 +290,14 @@ async fn refuse_orphan(partition: &Partition, epochs: [u64; 2]) -> Result<(), Er
     if messages == 0 {
         return Ok(());
     }
-    let (queue, tag) = (partition.queue_name(), partition.tag());
+    let (queue, tag, key) = (
+        partition.queue_name(),
+        partition.tag(),
+        partition.keys().messages(),
+    );
     Err(Error::invalid(format!(
         "partition {tag} of queue {queue} has {messages} messages, and is in no map of the queue: look at them with \
-         `redis-cli HGETALL 'dueq:{{{queue}/{tag}}}:messages'`, and delete its keys"
+         `redis-cli HGETALL '{key}'`, and delete its keys"
     )))
 }
 

@@ -41,6 +41,7 @@ mod partitions {
     pub(crate) mod calls;
     pub(crate) mod layout3;
     pub(crate) mod moves;
+    pub(crate) mod moves_by_callers;
     pub(crate) mod remaps;
 }
 
@@ -70,6 +71,7 @@ mod reads {
 
 /// Refused calls, and unusual values.
 mod refused {
+    pub(crate) mod bad_moves;
     pub(crate) mod bytes;
     pub(crate) mod nonsense;
     pub(crate) mod odd_input;
