@@ -120,7 +120,7 @@ impl Claim {
         self.check_ranges()?;
         let token = match self.claim_id {
             Some(id) => Some(lease_token(
-                &app.edge.gate.signing_key()?,
+                &app.edge.gate.signing_key(),
                 caller,
                 queue,
                 &id,
@@ -262,8 +262,7 @@ fn answer(app: &App, parts: &Parts, name: &QueueName, pulled: Pulled) -> Result<
     // Deliveries that a repetition can return stay leased: if they were released now, they could be
     // delivered twice. A caller without access cannot repeat the call, but it may have received an
     // earlier answer.
-    let can_repeat = access.as_ref().err().is_none_or(Problem::is_retryable);
-    let is_kept = pulled.has_id && (pulled.more.is_some() || can_repeat);
+    let is_kept = pulled.has_id && (pulled.more.is_some() || access.is_ok());
     let unreceived = Unreceived::new(&pulled.queue, &pulled.deliveries, &app.claims.tasks);
     let unreceived = match is_kept {
         true => {
