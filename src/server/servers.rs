@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::error::{Applied, ConnectionFault, Error, ErrorKind};
@@ -163,6 +164,40 @@ impl Servers {
             value,
             unread,
             parts,
+        }
+    }
+
+    /// Whether a server serves reads of keys: the one server, or any master of the cluster. It does
+    /// not while it loads its data, and a master does not while the cluster is down; both answer
+    /// TIME then.
+    pub(crate) async fn any_serves(self: &Arc<Self>) -> bool {
+        let mut asked = JoinSet::new();
+        for slots in self.masters() {
+            let is_there = |key: &String| slots.iter().any(|range| range.contains(&slot_of(key)));
+            let mut keys = (0_u32..).map(|number| format!("dueq:{{{number}}}"));
+            let key = keys.find(is_there).unwrap_or_default();
+            let servers = Arc::clone(self);
+            asked.spawn(async move { servers.read_key(&key).await });
+        }
+        while let Some(read) = asked.join_next().await {
+            // The answer that this user may not read the key is an answer, too.
+            if read.is_ok_and(|read| read.is_none_or(|error| !error.is_retryable())) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Reads whether there is a key, from the master of its slot, and returns the error.
+    async fn read_key(&self, key: &str) -> Option<Error> {
+        let link = match self {
+            Self::One(link) => Ok(Arc::clone(link)),
+            Self::Cluster(cluster) => cluster.link(slot_of(key)).await,
+        };
+        let command = redis::cmd("EXISTS").arg(key).to_owned();
+        match link {
+            Ok(link) => link.control.query(&command).await.err(),
+            Err(error) => Some(error),
         }
     }
 

@@ -43,7 +43,8 @@ async fn healthz() -> Json<Health> {
 
 /// Whether the server can serve requests
 ///
-/// Not while it stops, or while Redis does not answer. Send it no requests then.
+/// Not while it stops, or while Redis does not answer: in a cluster, while no master does. Send it no
+/// requests then.
 #[utoipa::path(
     get,
     path = "/readyz",
