@@ -28,7 +28,7 @@ use crate::server::link::ServerLink;
 use crate::server::patience::REACH_LIMIT;
 use crate::server::patience::{Patience, Repeat};
 use crate::server::rounds::at_once;
-use crate::server::route::Route;
+use crate::server::route::{Route, RoutedLane};
 use crate::telemetry::events;
 
 /// How long a call waits for the master of its slot to become known before it fails.
@@ -173,32 +173,25 @@ impl Servers {
     pub(crate) async fn any_serves(self: &Arc<Self>) -> bool {
         let mut asked = JoinSet::new();
         for slots in self.masters() {
-            let is_there = |key: &String| slots.iter().any(|range| range.contains(&slot_of(key)));
-            let mut keys = (0_u32..).map(|number| format!("dueq:{{{number}}}"));
-            let key = keys.find(is_there).unwrap_or_default();
-            let servers = Arc::clone(self);
-            asked.spawn(async move { servers.read_key(&key).await });
+            let is_there = |keys: &Keys| {
+                let slot = slot_of(keys.meta());
+                slots.iter().any(|range| range.contains(&slot))
+            };
+            // Some queue of this master, whether it exists or not.
+            let names = (0_u32..).map(|number| number.to_string());
+            let mut queues = names.filter_map(|name| Keys::of_queue(&name).ok());
+            if let Some(keys) = queues.find(is_there) {
+                let control = RoutedLane::control(&self.route(&keys));
+                asked.spawn(async move { control.has(keys.meta()).await });
+            }
         }
         while let Some(read) = asked.join_next().await {
             // The answer that this user may not read the key is an answer, too.
-            if read.is_ok_and(|read| read.is_none_or(|error| !error.is_retryable())) {
+            if read.is_ok_and(|read| read.map_or_else(|error| !error.is_retryable(), |_| true)) {
                 return true;
             }
         }
         false
-    }
-
-    /// Reads whether there is a key, from the master of its slot, and returns the error.
-    async fn read_key(&self, key: &str) -> Option<Error> {
-        let link = match self {
-            Self::One(link) => Ok(Arc::clone(link)),
-            Self::Cluster(cluster) => cluster.link(slot_of(key)).await,
-        };
-        let command = redis::cmd("EXISTS").arg(key).to_owned();
-        match link {
-            Ok(link) => link.control.query(&command).await.err(),
-            Err(error) => Some(error),
-        }
     }
 
     /// The slots of each master. A single server has all slots.

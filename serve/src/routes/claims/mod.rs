@@ -118,15 +118,9 @@ impl Claim {
 
     fn check(self, app: &App, caller: &Principal, queue: &str) -> Result<Request, Problem> {
         self.check_ranges()?;
-        let token = match self.claim_id {
-            Some(id) => Some(lease_token(
-                &app.edge.gate.signing_key(),
-                caller,
-                queue,
-                &id,
-            )),
-            None => None,
-        };
+        let token = self
+            .claim_id
+            .map(|id| lease_token(&app.edge.gate.signing_key(), caller, queue, &id));
         Ok(Request {
             max: usize::try_from(self.max).unwrap_or(Puller::MAX),
             lease: Duration::from_millis(self.lease_ms),
