@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::process::{ChildStderr, Stdio};
 
 use anyhow::{Context, Result};
+use dueq_testkit::cluster::Cluster;
 
 use crate::work::support::{Dueq, command, queue, stats, until};
 
@@ -116,6 +117,33 @@ async fn worker_of_no_queue_yet_is_ready_while_the_server_answers() -> Result<()
     server.kill()?;
     observed.until_ready(503).await?;
     assert!(observed.page("/metrics")?.1.contains("dueq_redis_up 0\n"));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn worker_is_not_ready_without_the_master_of_a_queue() -> Result<()> {
+    let options = ["--cluster-require-full-coverage", "no"];
+    let mut cluster = Cluster::start_with(3, &options).await?;
+    let (_, gone) = cluster.place("orders").await?;
+    let mut there = None;
+    for number in 0.. {
+        let name = format!("mails-{number}");
+        if cluster.place(&name).await?.1 != gone {
+            there = Some(name);
+            break;
+        }
+    }
+    let there = there.context("a queue on another master")?;
+    let url = cluster.url();
+    let both = Observed::start(&url, &["orders", &there, "--print"])?;
+    let other = Observed::start(&url, &[&there, "--print"])?;
+    both.until_ready(200).await?;
+    other.until_ready(200).await?;
+    cluster.masters[gone].kill()?;
+    both.until_ready(503).await?;
+    assert_eq!(other.page("/readyz")?.0, 200);
+    cluster.masters[gone].restart()?;
+    both.until_ready(200).await?;
     Ok(())
 }
 

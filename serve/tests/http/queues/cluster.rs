@@ -1,10 +1,12 @@
 //! Queues on the masters of a cluster.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use dueq_testkit::cluster::Cluster;
 
+use crate::assert_refused;
 use crate::instance::Instance;
 use crate::queues::lists::list_until;
 
@@ -70,6 +72,41 @@ async fn queue_with_a_moving_slot_stays_in_lists_and_searches() -> Result<()> {
     assert_eq!(instance.call(&line).await?.status, 200);
     let is_read = |list: &serde_json::Value| list["queues"][0]["counts"]["pushed"] == 2;
     list_until(&instance, is_read).await?;
+    Ok(())
+}
+
+/// All instances miss the same master: callers must not lose the queues of the others, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn server_is_ready_until_the_last_master_is_gone() -> Result<()> {
+    let options = ["--cluster-require-full-coverage", "no"];
+    let mut cluster = Cluster::start_with(3, &options).await?;
+    let instance = Instance::before(&cluster.url()).await?;
+    for gone in 0..3 {
+        assert_eq!(instance.call("GET /readyz").await?.status, 200, "{gone}");
+        cluster.masters[gone].kill()?;
+        // Probes share an answer for a second.
+        tokio::time::sleep(Duration::from_millis(1_001)).await;
+    }
+    assert_refused!(
+        instance.call("GET /readyz").await?,
+        503,
+        "redis_unavailable"
+    );
+    cluster.masters[1].restart()?;
+    while instance.call("GET /readyz").await?.status != 200 {}
+    Ok(())
+}
+
+/// By default the masters of a cluster refuse all keys while some slots have no master.
+#[tokio::test(flavor = "multi_thread")]
+async fn server_is_not_ready_while_the_cluster_is_down() -> Result<()> {
+    let mut cluster = Cluster::start(3).await?;
+    let instance = Instance::before(&cluster.url()).await?;
+    assert_eq!(instance.call("GET /readyz").await?.status, 200);
+    cluster.masters[2].kill()?;
+    while instance.call("GET /readyz").await?.status == 200 {}
+    cluster.masters[2].restart()?;
+    while instance.call("GET /readyz").await?.status != 200 {}
     Ok(())
 }
 
