@@ -82,8 +82,12 @@ impl<'a> Work<'a> {
 }
 
 /// Works before and after `interrupt`, during which no worker lives and a lease is open.
-async fn counters_are_exact(url: &str, interrupt: impl FnOnce() -> Result<()>) -> Result<()> {
-    let folder = Folder::new("counters")?;
+async fn counters_are_exact(
+    name: &str,
+    url: &str,
+    interrupt: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let folder = Folder::new(name)?;
     let release = folder.path().join("release");
     let work = Work::new(url, release.to_str().context("a path")?).await?;
     let mut serve = command(url, &["serve", "--json"]);
@@ -161,14 +165,14 @@ async fn counters_are_exact(url: &str, interrupt: impl FnOnce() -> Result<()>) -
 async fn counters_are_exact_over_restarts_of_worker_and_redis() -> Result<()> {
     let mut server = Server::start(&["--appendonly", "yes"])?;
     let url = server.url();
-    counters_are_exact(&url, || server.restart()).await
+    counters_are_exact("restart", &url, || server.restart()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn counters_are_exact_over_a_failover() -> Result<()> {
     let mut servers = tokio::task::spawn_blocking(|| Failover::start(1, &[])).await??;
     let url = servers.url();
-    counters_are_exact(&url, || {
+    counters_are_exact("failover", &url, || {
         let old = servers.master()?.context("a master")?;
         // Redis acknowledges before its replica has the write: a count on its way would be lost.
         servers.wait("the replica to have all", || {
