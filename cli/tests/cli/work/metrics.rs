@@ -10,7 +10,7 @@ use dueq_testkit::cluster::Cluster;
 use crate::work::support::{Dueq, command, queue, stats, until};
 
 /// A worker with pages, at this address.
-struct Observed {
+pub(crate) struct Observed {
     worker: Dueq,
     address: String,
     /// Kept open: the worker writes its log there.
@@ -18,7 +18,7 @@ struct Observed {
 }
 
 impl Observed {
-    fn start(url: &str, args: &[&str]) -> Result<Self> {
+    pub(crate) fn start(url: &str, args: &[&str]) -> Result<Self> {
         let mut worker = command(url, &[&["work", "--metrics", "0"], args].concat());
         worker.env("RUST_LOG", "warn").stderr(Stdio::piped());
         let mut worker = Dueq::run(&mut worker)?;
@@ -36,7 +36,7 @@ impl Observed {
     }
 
     /// The status and the body of a page.
-    fn page(&self, path: &str) -> Result<(u16, String)> {
+    pub(crate) fn page(&self, path: &str) -> Result<(u16, String)> {
         let mut stream = TcpStream::connect(&self.address)?;
         let host = &self.address;
         write!(
@@ -48,6 +48,13 @@ impl Observed {
         let (head, body) = answer.split_once("\r\n\r\n").context("a body")?;
         let status = head.split(' ').nth(1).context("a status")?;
         Ok((status.parse()?, body.to_owned()))
+    }
+
+    /// Kills the worker, like `kill -9`.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.worker.signal("KILL")?;
+        self.worker.wait()?;
+        Ok(())
     }
 
     async fn until_ready(&self, status: u16) -> Result<()> {
