@@ -3,41 +3,43 @@
 //! `cargo bench -p dueq-opentelemetry` measures all ways in turn; `-- off` runs one way once, for a
 //! profiler.
 
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use dueq::{Client, Delivery, Message};
 use dueq_opentelemetry::{TraceLayer, send};
 use dueq_testkit::Server;
 use dueq_testkit::process::cpu_us;
 use opentelemetry::global::set_tracer_provider;
-use opentelemetry::trace::noop::NoopTracerProvider;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanData, SpanExporter};
+use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-const LIVES: usize = 128_000;
+const LIVES: usize = 64_000;
 const CALLERS: usize = 64;
 const HANDLERS: usize = 512;
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 24;
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum Way {
     /// Neither the layer nor `send`.
     Bare,
     /// Both, without a tracer provider.
     Off,
-    /// Both, with a sampler that takes 1 trace of 100.
-    Sampled,
+    /// Both, with a sampler that takes this share of all traces.
+    On(f64),
 }
 
-const WAYS: [(&str, Way); 3] = [
+const WAYS: [(&str, Way); 4] = [
     ("bare", Way::Bare),
     ("off", Way::Off),
-    ("sampled", Way::Sampled),
+    ("none", Way::On(0.0)),
+    ("hundredth", Way::On(0.01)),
 ];
 
 /// Of the spans, this crate and the SDK are measured, not a back end.
@@ -50,48 +52,56 @@ impl SpanExporter for Nowhere {
     }
 }
 
-/// Us a life: on the clock, of processor time of this program, and of Redis.
-type Cost = [f64; 3];
+/// Us a life: on the clock, then of processor time of this program, of Redis, and of both.
+type Cost = [f64; 4];
+const FIGURES: [&str; 4] = ["elapsed", "client", "redis", "both"];
 
-#[tokio::main]
-async fn main() -> Result<()> {
+fn main() -> Result<()> {
     // Cargo adds flags of its own.
     let only = std::env::args().skip(1).find(|word| !word.starts_with('-'));
     if let Some((_, way)) = WAYS.iter().find(|(name, _)| only.as_deref() == Some(name)) {
-        println!("{:?}", lives(*way).await?);
+        let runtime = Runtime::new()?;
+        for us in runtime.block_on(lives(*way))? {
+            println!("{us}");
+        }
         return Ok(());
     }
     let mut costs = [const { Vec::new() }; WAYS.len()];
     for round in 0..ROUNDS {
-        for place in 0..WAYS.len() {
-            // Each way comes first, second and last equally often.
-            let place = (place + round) % WAYS.len();
-            costs[place].push(lives(WAYS[place].1).await?);
+        for step in 0..WAYS.len() {
+            // Each way comes as often before another one as after it.
+            let forward = (step + round / 2) % WAYS.len();
+            let place = if round % 2 == 0 {
+                forward
+            } else {
+                WAYS.len() - 1 - forward
+            };
+            costs[place].push(measured(WAYS[place].0)?);
         }
     }
-    for ((name, _), measured) in WAYS.iter().zip(&costs) {
-        for (figure, what) in ["elapsed", "client", "redis"].into_iter().enumerate() {
-            let of = |costs: &[Cost]| costs.iter().map(|cost| cost[figure]).collect::<Vec<_>>();
-            let ratios = of(measured).into_iter().zip(of(&costs[0]));
-            let ratio = median(ratios.map(|(cost, bare)| cost / bare).collect());
-            let us = median(of(measured));
-            println!("{name:8} {what:8} {us:6.2} us a life, {ratio:.3} of bare");
+    for ((name, _), costs) in WAYS.iter().zip(&costs) {
+        for (figure, what) in FIGURES.into_iter().enumerate() {
+            let us = median(costs.iter().map(|cost| cost[figure]));
+            println!("{name:10} {what:8} {us:6.2} us a life");
         }
     }
     Ok(())
 }
 
+/// The cost in a process of its own: what another way has left behind costs nothing.
+fn measured(way: &str) -> Result<Cost> {
+    let output = Command::new(std::env::current_exe()?).arg(way).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let figures: Vec<f64> = text.lines().map(str::parse).collect::<Result<_, _>>()?;
+    figures.try_into().ok().context(text)
+}
+
 /// The cost of one of many lives on a new server.
 async fn lives(way: Way) -> Result<Cost> {
-    if way == Way::Sampled {
-        let provider = SdkTracerProvider::builder()
-            .with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(
-                0.01,
-            ))))
-            .with_batch_exporter(Nowhere);
-        set_tracer_provider(provider.build());
-    } else {
-        set_tracer_provider(NoopTracerProvider::new());
+    if let Way::On(share) = way {
+        let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(share)));
+        let provider = SdkTracerProvider::builder().with_sampler(sampler);
+        set_tracer_provider(provider.with_batch_exporter(Nowhere).build());
     }
     let server = Server::start(&[])?;
     let orders = Client::connect(&server.url()).await?.queue("orders")?;
@@ -132,10 +142,12 @@ async fn lives(way: Way) -> Result<Cost> {
     // The shutdown waits for the acks.
     worker.shutdown().await?;
     let (elapsed, after) = (start.elapsed().as_secs_f64() * 1e6, cpu()?);
-    Ok([elapsed, after[0] - before[0], after[1] - before[1]].map(|us| us / LIVES as f64))
+    let (client, redis) = (after[0] - before[0], after[1] - before[1]);
+    Ok([elapsed, client, redis, client + redis].map(|us| us / LIVES as f64))
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<_> = values.collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }

@@ -10,8 +10,8 @@ use opentelemetry::{Context, KeyValue};
 use crate::attributes::{ERROR_TYPE, MESSAGE_ID, describe, failure, name, tracer};
 use crate::context::{parse, text};
 
-/// Pushes a message in a span `send QUEUE`, a child of the current span, and gives the message the
-/// context of that span instead of one that it had.
+/// Pushes a message in a span `send QUEUE`, a child of the current span. If the sampler has chosen
+/// the span, the message gets its context instead of one that it had.
 ///
 /// Without a global tracer provider this is [`Queue::push_message`].
 ///
