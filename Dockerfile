@@ -13,8 +13,8 @@ COPY . .
 # The caches keep what was downloaded and compiled, and are no part of the image: the second build compiles what changed.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/dueq/target \
-    cargo build --release --locked --package dueq-cli --target "$(uname -m)-unknown-linux-musl" \
-    && install -D -t /image/usr/bin "target/$(uname -m)-unknown-linux-musl/release/dueq" \
+    cargo build --profile dist --locked --package dueq-cli --target "$(uname -m)-unknown-linux-musl" \
+    && install -D -t /image/usr/bin "target/$(uname -m)-unknown-linux-musl/dist/dueq" \
     && install -D -m 0644 -t /image/etc/ssl/certs /etc/ssl/certs/ca-certificates.crt
 
 # The same program with redis-cli, a shell, and the producers of examples/clients.
