@@ -91,6 +91,8 @@ async fn unusable_tokens_file_leaves_old_tokens_in_force() -> Result<()> {
         }
         while reported(&log).0 == count {
             is_served().await?;
+            // More than 100 requests a second are refused.
+            tokio::time::sleep(Duration::from_millis(40)).await;
         }
         count += 1;
         let line = reported(&log).1;
