@@ -226,8 +226,8 @@ impl Client {
         QueueScan::new(&self.servers)
     }
 
-    /// Whether Redis serves calls now, for readiness probes; in a cluster, whether any master does. A
-    /// call of one key to each master; the first answer decides. Wait for it with a time limit.
+    /// Whether Redis answers reads now, for readiness probes; in a cluster, whether any master does. A
+    /// read of one key at each master; the first answer decides. Wait for it with a time limit.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {

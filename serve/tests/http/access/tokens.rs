@@ -79,6 +79,7 @@ async fn unusable_tokens_file_leaves_old_tokens_in_force() -> Result<()> {
     for (broken, is_reloaded, reason) in [
         (Some("[[token]]\nname = 5"), false, "line 2: "),
         (Some("[[token]]\nname ="), true, "line 2: "),
+        (Some(""), true, "it has no token"),
         (None, false, "No such file"),
         (None, true, "No such file"),
     ] {

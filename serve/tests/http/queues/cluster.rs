@@ -1,13 +1,12 @@
 //! Queues on the masters of a cluster.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use dueq_testkit::cluster::Cluster;
 
-use crate::assert_refused;
-use crate::instance::Instance;
+use crate::instance::{Instance, LIMIT};
 use crate::queues::lists::list_until;
 
 /// A server in front of a cluster of three masters, with queues on each master.
@@ -75,25 +74,26 @@ async fn queue_with_a_moving_slot_stays_in_lists_and_searches() -> Result<()> {
     Ok(())
 }
 
+async fn ready_becomes(instance: &Instance, status: u16) -> Result<()> {
+    let end = Instant::now() + LIMIT;
+    while instance.call("GET /readyz").await?.status != status {
+        ensure!(Instant::now() < end, "/readyz does not become {status}");
+    }
+    Ok(())
+}
+
 /// All instances miss the same master: callers must not lose the queues of the others, too.
 #[tokio::test(flavor = "multi_thread")]
-async fn server_is_ready_until_the_last_master_is_gone() -> Result<()> {
+async fn server_is_ready_while_a_master_is_gone() -> Result<()> {
     let options = ["--cluster-require-full-coverage", "no"];
-    let mut cluster = Cluster::start_with(3, &options).await?;
-    let instance = Instance::before(&cluster.url()).await?;
     for gone in 0..3 {
-        assert_eq!(instance.call("GET /readyz").await?.status, 200, "{gone}");
+        let mut cluster = Cluster::start_with(3, &options).await?;
+        let instance = Instance::before(&cluster.url()).await?;
         cluster.masters[gone].kill()?;
-        // Probes share an answer for a second.
+        // The probe asks a master that is there, and takes no answer from before.
         tokio::time::sleep(Duration::from_millis(1_001)).await;
+        assert_eq!(instance.call("GET /readyz").await?.status, 200, "{gone}");
     }
-    assert_refused!(
-        instance.call("GET /readyz").await?,
-        503,
-        "redis_unavailable"
-    );
-    cluster.masters[1].restart()?;
-    while instance.call("GET /readyz").await?.status != 200 {}
     Ok(())
 }
 
@@ -104,10 +104,9 @@ async fn server_is_not_ready_while_the_cluster_is_down() -> Result<()> {
     let instance = Instance::before(&cluster.url()).await?;
     assert_eq!(instance.call("GET /readyz").await?.status, 200);
     cluster.masters[2].kill()?;
-    while instance.call("GET /readyz").await?.status == 200 {}
+    ready_becomes(&instance, 503).await?;
     cluster.masters[2].restart()?;
-    while instance.call("GET /readyz").await?.status != 200 {}
-    Ok(())
+    ready_becomes(&instance, 200).await
 }
 
 /// A third of the partitions is unreachable: the list has the counts of the others, and the overdue

@@ -71,7 +71,7 @@ impl Watched {
             return;
         }
         state.stamp = stamp;
-        match TokensFile::read(&self.path) {
+        match TokensFile::read_after(&state.file, &self.path) {
             Ok(file) => {
                 (state.file, state.failure) = (Arc::new(file), None);
                 tracing::info!(name: "dueq_serve.tokens_reloaded", path = ?self.path, "read the tokens file again");
