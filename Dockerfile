@@ -2,10 +2,10 @@
 # The program dueq in an image without anything else: `docker build -t dueq .`, then `docker run dueq --help`.
 # docker-compose.yml builds all its services from it.
 FROM rust:1-slim-bookworm AS build
-# A static program needs nothing of its image but the CA certificates, for rediss:// and https://.
+# A static program needs nothing of its image but the CA certificates, for rediss:// and https://. jemalloc is built by make.
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends ca-certificates musl-tools \
+    && apt-get install --yes --no-install-recommends ca-certificates make musl-tools \
     && rm -rf /var/lib/apt/lists/* \
     && rustup target add "$(uname -m)-unknown-linux-musl"
 WORKDIR /dueq
@@ -13,8 +13,8 @@ COPY . .
 # The caches keep what was downloaded and compiled, and are no part of the image: the second build compiles what changed.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/dueq/target \
-    CARGO_PROFILE_RELEASE_STRIP=symbols cargo build --release --locked --package dueq-cli --target "$(uname -m)-unknown-linux-musl" \
-    && install -D -t /image/usr/bin "target/$(uname -m)-unknown-linux-musl/release/dueq" \
+    cargo build --profile dist --locked --package dueq-cli --target "$(uname -m)-unknown-linux-musl" \
+    && install -D -t /image/usr/bin "target/$(uname -m)-unknown-linux-musl/dist/dueq" \
     && install -D -m 0644 -t /image/etc/ssl/certs /etc/ssl/certs/ca-certificates.crt
 
 # The same program with redis-cli, a shell, and the producers of examples/clients.

@@ -226,6 +226,21 @@ impl Client {
         QueueScan::new(&self.servers)
     }
 
+    /// Whether Redis answers reads now, for readiness probes; in a cluster, whether any master does. A
+    /// read of one key at each master; the first answer decides. Wait for it with a time limit.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// use std::time::Duration;
+    ///
+    /// let asked = tokio::time::timeout(Duration::from_secs(2), client.is_served()).await;
+    /// assert!(asked.unwrap_or(false));
+    /// # });
+    /// ```
+    pub async fn is_served(&self) -> bool {
+        self.servers.any_serves().await
+    }
+
     /// Those of these queues that may hold a message with this id: for a search in many queues, as
     /// [`Queue::get_up_to`] then tells what they hold. The others do not hold it.
     ///

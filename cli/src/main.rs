@@ -1,7 +1,7 @@
 //! The program `dueq`: see the library `dueq_cli`.
 
 // jemalloc gives free memory back to the system, even while a server is idle.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[cfg(target_os = "linux")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

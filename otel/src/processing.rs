@@ -10,7 +10,7 @@ use opentelemetry::global::BoxedTracer;
 use opentelemetry::trace::{Link, Span, SpanBuilder, SpanKind, Status, TraceContextExt, Tracer};
 use opentelemetry::{Context, KeyValue};
 
-use crate::attributes::{ERROR_TYPE, MESSAGE_ID, describe, failure, tracer};
+use crate::attributes::{ERROR_TYPE, MESSAGE_ID, describe, failure, name, tracer};
 use crate::context::parse;
 
 /// Runs a handler of these deliveries of one queue in a span `process QUEUE`, and returns its
@@ -43,7 +43,10 @@ pub async fn process<T: IntoSettlements>(
     deliveries: &[Delivery],
     handler: impl Future<Output = T>,
 ) -> Vec<Settlement> {
-    let processing = Processing::start(&Arc::new(tracer()), deliveries);
+    let Some(tracer) = tracer() else {
+        return handler.await.into_settlements(deliveries.len());
+    };
+    let processing = Processing::start(&Arc::new(tracer), deliveries);
     let handled = handler.with_context(processing.context()).await;
     let settlements = handled.into_settlements(deliveries.len());
     processing.finish(&settlements);
@@ -65,7 +68,7 @@ impl Processing {
         let queue = deliveries.first().map(Delivery::queue).unwrap_or_default();
         let pushes = deliveries.iter().filter_map(Delivery::trace_parent);
         let links = pushes.filter_map(parse).map(Link::with_context).collect();
-        let builder = SpanBuilder::from_name(format!("process {queue}"))
+        let builder = SpanBuilder::from_name(name("process", queue))
             .with_kind(SpanKind::Consumer)
             .with_links(links);
         // A root: the worker's own trace, if it has one, is not that of the message.
@@ -94,9 +97,14 @@ impl Processing {
             true => deliveries.to_vec(),
             false => Vec::new(),
         };
+        let context = match span.is_recording() {
+            true => Context::new().with_span(span),
+            // A span that records nothing would be kept in two allocations more.
+            false => Context::new().with_remote_span_context(span.span_context().clone()),
+        };
         Self {
             tracer: Arc::clone(tracer),
-            context: Context::new().with_span(span),
+            context,
             settling,
             is_finished: false,
         }
@@ -169,7 +177,7 @@ impl Settling {
         if outcome == "by_handler" {
             return;
         }
-        let builder = SpanBuilder::from_name(format!("settle {}", self.queue))
+        let builder = SpanBuilder::from_name(name("settle", &self.queue))
             .with_kind(SpanKind::Client)
             .with_start_time(self.started);
         let mut span = self.tracer.build_with_context(builder, &self.processed);

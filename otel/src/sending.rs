@@ -4,14 +4,14 @@ use std::fmt;
 
 use dueq::{Codec, Error, ErrorKind, Message, Queue, Receipt};
 use opentelemetry::global::BoxedSpan;
-use opentelemetry::trace::{Span, SpanBuilder, SpanKind, TraceContextExt, Tracer};
+use opentelemetry::trace::{Span, SpanBuilder, SpanContext, SpanKind, TraceContextExt, Tracer};
 use opentelemetry::{Context, KeyValue};
 
-use crate::attributes::{ERROR_TYPE, MESSAGE_ID, describe, failure, tracer};
+use crate::attributes::{ERROR_TYPE, MESSAGE_ID, describe, failure, name, tracer};
 use crate::context::{parse, text};
 
-/// Pushes a message in a span `send QUEUE`, a child of the current span, and gives the message the
-/// context of that span instead of one that it had.
+/// Pushes a message in a span `send QUEUE`, a child of the current span. If the sampler has chosen
+/// the span, the message gets its context instead of one that it had.
 ///
 /// Without a global tracer provider this is [`Queue::push_message`].
 ///
@@ -65,45 +65,57 @@ pub async fn send<C: Codec>(queue: &Queue<C>, message: Message) -> Result<Receip
 /// # });
 /// ```
 pub struct Sending {
-    span: BoxedSpan,
+    /// `None` without a global tracer provider.
+    span: Option<BoxedSpan>,
+    caller: Option<SpanContext>,
 }
 
 impl Sending {
     /// Starts the span. It is a child of `trace_parent`, the context of a caller in another
     /// process, if that is a `traceparent` of version 00, and else of the current span.
     pub fn start(queue: &str, trace_parent: Option<&str>) -> Self {
-        let parent = match trace_parent.and_then(parse) {
-            Some(remote) => Context::new().with_remote_span_context(remote),
-            None => Context::current(),
-        };
-        let builder = SpanBuilder::from_name(format!("send {queue}")).with_kind(SpanKind::Producer);
-        let mut span = tracer().build_with_context(builder, &parent);
-        if span.is_recording() {
-            describe(&mut span, "send", queue);
-        }
-        Self { span }
+        let caller = trace_parent.and_then(parse);
+        let span = tracer().map(|tracer| {
+            let parent = match &caller {
+                Some(remote) => Context::new().with_remote_span_context(remote.clone()),
+                None => Context::current(),
+            };
+            let builder = SpanBuilder::from_name(name("send", queue)).with_kind(SpanKind::Producer);
+            let mut span = tracer.build_with_context(builder, &parent);
+            if span.is_recording() {
+                describe(&mut span, "send", queue);
+            }
+            span
+        });
+        Self { span, caller }
     }
 
-    /// The context of the span, for [`Message::trace_parent`]; `None` without a global tracer
-    /// provider. It is there too if the sampler has not chosen the span.
+    /// The context for [`Message::trace_parent`]: that of the span if the sampler has chosen it, and
+    /// else that of the caller in another process, if there is one.
+    ///
+    /// A message with a context costs Redis twice as much, and that of a span which nobody exports
+    /// would lead nowhere.
     pub fn trace_parent(&self) -> Option<String> {
-        text(self.span.span_context())
+        let own = self.span.as_ref().map(Span::span_context);
+        let exported = own.filter(|context| context.is_sampled());
+        exported.or(self.caller.as_ref()).and_then(text)
     }
 
     /// Says which message was pushed, if it was only one.
     pub fn message_id(&mut self, id: &[u8]) {
-        if self.span.is_recording() {
+        if let Some(span) = self.span.as_mut().filter(|span| span.is_recording()) {
             let id = String::from_utf8_lossy(id).into_owned();
-            self.span.set_attribute(KeyValue::new(MESSAGE_ID, id));
+            span.set_attribute(KeyValue::new(MESSAGE_ID, id));
         }
     }
 
     /// Says that the push failed. `error_type` is one of few words, without ids or texts; of
     /// `reason` the span keeps 256 characters.
     pub fn failed(&mut self, error_type: &'static str, reason: &str) {
-        self.span
-            .set_attribute(KeyValue::new(ERROR_TYPE, error_type));
-        self.span.set_status(failure(reason));
+        if let Some(span) = &mut self.span {
+            span.set_attribute(KeyValue::new(ERROR_TYPE, error_type));
+            span.set_status(failure(reason));
+        }
     }
 }
 
@@ -126,5 +138,19 @@ fn kind(kind: ErrorKind) -> &'static str {
         ErrorKind::Internal => "internal",
         // The kinds may grow.
         _ => "_OTHER",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_provider_only_the_caller_is_carried() {
+        let caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+        let carried = |caller| Sending::start("orders", caller).trace_parent();
+        assert_eq!(carried(Some(caller)).as_deref(), Some(caller));
+        assert_eq!(carried(Some("00-x")), None);
+        assert_eq!(carried(None), None);
     }
 }

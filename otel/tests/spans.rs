@@ -5,22 +5,48 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use dueq::{Batch, Client, Delivery, Message, Queue, Retry, Settlement, in_batches};
-use dueq_opentelemetry::{TraceLayer, process, send, trace_parent};
+use dueq_opentelemetry::{Sending, TraceLayer, process, send, trace_parent};
 use dueq_testkit::Server;
-use opentelemetry::Context;
 use opentelemetry::context::FutureExt;
 use opentelemetry::trace::{
-    SpanContext, SpanId, SpanKind, Status, TraceContextExt, TraceFlags, TraceId, TraceState,
+    Link, SpanContext, SpanId, SpanKind, Status, TraceContextExt, TraceFlags, TraceId, TraceState,
 };
-use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_sdk::trace::{
+    InMemorySpanExporter, Sampler, SamplingResult, SdkTracerProvider, ShouldSample, SpanData,
+};
 use tokio::sync::mpsc;
+
+/// Drops the spans of one queue.
+#[derive(Debug, Clone)]
+struct AllButUnsampled;
+
+impl ShouldSample for AllButUnsampled {
+    fn should_sample(
+        &self,
+        parent: Option<&Context>,
+        trace: TraceId,
+        name: &str,
+        kind: &SpanKind,
+        attributes: &[KeyValue],
+        links: &[Link],
+    ) -> SamplingResult {
+        let sampler = match name.ends_with(" unsampled") {
+            true => Sampler::AlwaysOff,
+            false => Sampler::AlwaysOn,
+        };
+        sampler.should_sample(parent, trace, name, kind, attributes, links)
+    }
+}
 
 /// All spans of this process. A test finds its own by the name of its queue.
 fn exporter() -> &'static InMemorySpanExporter {
     static EXPORTER: OnceLock<InMemorySpanExporter> = OnceLock::new();
     EXPORTER.get_or_init(|| {
         let exporter = InMemorySpanExporter::default();
-        let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone());
+        let provider = SdkTracerProvider::builder()
+            .with_sampler(AllButUnsampled)
+            .with_simple_exporter(exporter.clone());
         opentelemetry::global::set_tracer_provider(provider.build());
         exporter
     })
@@ -252,6 +278,33 @@ async fn settlement_by_the_handler_has_no_span() -> Result<()> {
     worker.shutdown().await?;
     assert_eq!(spans("by-handler", "process")?.len(), 1);
     assert_eq!(spans("by-handler", "settle")?.len(), 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn unsampled_push_carries_only_its_caller() -> Result<()> {
+    let (_server, client, orders) = setup("unsampled").await?;
+    let caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let carried = |caller| Sending::start("unsampled", caller).trace_parent();
+    assert_eq!(carried(Some(caller)).as_deref(), Some(caller));
+    send(&orders, Message::new("x")).await?;
+    let (seen, mut contexts) = mpsc::unbounded_channel();
+    let handler = move |delivery: Delivery| {
+        let pushed = delivery.trace_parent().map(str::to_owned);
+        let _ = seen.send((pushed, trace_parent()));
+        std::future::ready(())
+    };
+    let worker = client.worker().layer(TraceLayer::new());
+    let worker = worker.queue(&orders, handler).spawn()?;
+    let (pushed, run) = contexts.recv().await.context("a handler")?;
+    worker.shutdown().await?;
+    assert_eq!(pushed, None);
+    // What the handler calls learns that the trace is not recorded.
+    let run = run.context("the context of the run")?;
+    assert!(run.ends_with("-00"), "{run}");
+    let all = exporter().get_finished_spans()?;
+    let is_own = |name: &str| name.ends_with(" unsampled") || !name.contains(' ');
+    assert!(!all.iter().any(|span| is_own(&span.name)), "{all:?}");
     Ok(())
 }
 

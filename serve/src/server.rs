@@ -35,7 +35,8 @@ pub struct Control {
 
 impl Control {
     /// Reads the tokens file and the certificate again, and opens the audit log again. The server
-    /// notices a changed tokens file within a second, also without this call.
+    /// notices a changed tokens file within a second, also without this call. A file that cannot be
+    /// used leaves the old one in force, and the log has the reason.
     pub fn reload(&self) {
         if let Some(tokens) = self.app.edge.gate.tokens() {
             tokens.reload();

@@ -28,10 +28,15 @@ impl Info {
             let message = format!("redis at {address} is not fit: {reason}");
             return Err(Error::new(ErrorKind::Unsupported, Applied::No, message));
         }
-        if self.field("aof_enabled") == Some("0") {
+        if self.lacks_append_only_file() {
             events::server_not_persistent(address);
         }
         Ok(())
+    }
+
+    /// While a server loads its append-only file, it reports it as disabled.
+    fn lacks_append_only_file(&self) -> bool {
+        self.field("aof_enabled") == Some("0") && self.field("loading") != Some("1")
     }
 
     /// Whether the server belongs to a Redis Cluster.
@@ -121,6 +126,14 @@ mod tests {
 
     fn unfit(info: &str) -> Option<String> {
         super::unfit(&Info(info.to_owned()))
+    }
+
+    #[test]
+    fn a_loading_server_does_not_lack_its_file() {
+        let lacks = |info: &str| Info(info.to_owned()).lacks_append_only_file();
+        assert!(lacks("loading:0\r\naof_enabled:0\r\n"));
+        assert!(!lacks("loading:1\r\naof_enabled:0\r\n"));
+        assert!(!lacks("loading:0\r\naof_enabled:1\r\n"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::error::{Applied, ConnectionFault, Error, ErrorKind};
@@ -27,7 +28,7 @@ use crate::server::link::ServerLink;
 use crate::server::patience::REACH_LIMIT;
 use crate::server::patience::{Patience, Repeat};
 use crate::server::rounds::at_once;
-use crate::server::route::Route;
+use crate::server::route::{Route, RoutedLane};
 use crate::telemetry::events;
 
 /// How long a call waits for the master of its slot to become known before it fails.
@@ -164,6 +165,37 @@ impl Servers {
             unread,
             parts,
         }
+    }
+
+    /// Whether a server serves reads of keys: the one server, or any master of the cluster. TIME is
+    /// no probe: a server answers it also while it loads its data or its cluster is down.
+    pub(crate) async fn any_serves(self: &Arc<Self>) -> bool {
+        let mut asked = JoinSet::new();
+        for slots in self.masters() {
+            let is_there = |keys: &Keys| {
+                let slot = slot_of(keys.meta());
+                slots.iter().any(|range| range.contains(&slot))
+            };
+            // Some queue of this master, whether it exists or not.
+            let names = (0..1_000_000).map(|number| number.to_string());
+            let mut queues = names.filter_map(|name| Keys::of_queue(&name).ok());
+            if let Some(keys) = queues.find(is_there) {
+                let control = RoutedLane::control(&self.route(&keys));
+                asked.spawn(async move { control.has(keys.meta()).await });
+            }
+        }
+        while let Some(read) = asked.join_next().await {
+            let served = match read {
+                Ok(Ok(_)) => true,
+                // This user may not read the key of this name, but was let in.
+                Ok(Err(error)) => error.code() == Some("NOPERM"),
+                Err(_) => false,
+            };
+            if served {
+                return true;
+            }
+        }
+        false
     }
 
     /// The slots of each master. A single server has all slots.

@@ -47,7 +47,8 @@ collector does not take are lost, with a warning a minute; the end waits for it 
 Stop: Ctrl-C, SIGTERM, SIGQUIT or a closed terminal. /readyz answers 503 from then on, and running
 requests have 30 s. A second signal ends them.
 Reload: SIGHUP reopens the audit log, reads tokens and certificates, and tests those for Redis by a
-new connection. Changed tokens and certificates are used without it, too.
+new connection. Changed tokens and certificates are used without it, too. A file that cannot be used
+leaves the old one in force, and the log has the reason.
 
 Examples:
   dueq serve

@@ -43,8 +43,8 @@ async fn healthz() -> Json<Health> {
 
 /// Whether the server can serve requests
 ///
-/// Not while it stops, while Redis does not answer, or while the tokens file cannot be read. Send it
-/// no requests then.
+/// Not while it stops, or while Redis does not answer: in a cluster, while no master does. Send it no
+/// requests then.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -61,15 +61,6 @@ async fn readyz(State(app): State<Shared>) -> Result<Json<Health>, Problem> {
             Code::Stopping,
             "the server finishes its requests",
         ));
-    }
-    if let Some(tokens) = app.edge.gate.tokens() {
-        // The answer hides the path of the tokens file from callers without a token.
-        tokens.current().map_err(|_| {
-            Problem::new(
-                Code::TokensUnreadable,
-                "the log of the server has the reason",
-            )
-        })?;
     }
     if !app.redis.answers(&app.client).await {
         return Err(Problem::new(

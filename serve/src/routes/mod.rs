@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     /// The SHA-256 of the document without its version.
-    const DOCUMENT: &str = "064321b2a3c17499b4aafeb7c266d7563f63165bbff2a4454c67d86bd6ed1883";
+    const DOCUMENT: &str = "df2ce91b49602160ad5467ac2a3b1b1a4784f796e40d1a8aac09f9243005e99b";
 
     #[test]
     fn openapi_document_has_the_expected_checksum() {

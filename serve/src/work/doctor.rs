@@ -168,13 +168,8 @@ impl RedisProbe {
         {
             return answers;
         }
-        // The question is one step of a scan: while Redis loads its data, it answers TIME, but no
-        // call that the server needs.
-        let mut scan = client.scan_queues();
-        let asked = tokio::time::timeout(PATIENCE, scan.next()).await;
-        // An ACL error is an answer, too.
-        let answers =
-            asked.is_ok_and(|step| step.map_or_else(|error| !error.is_retryable(), |_| true));
+        let asked = tokio::time::timeout(PATIENCE, client.is_served()).await;
+        let answers = asked.unwrap_or(false);
         *last = Some((Instant::now(), answers));
         answers
     }

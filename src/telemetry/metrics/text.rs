@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use crate::telemetry::metrics::{Counter, Histogram, Metrics};
 
-/// The binary logarithms of the bounds of a histogram, in microseconds: 0.5 ms to 268 s. Each bound
-/// is one more series for each queue.
+/// The binary logarithms of the bounds of a histogram, in microseconds: 0.5 ms to 268 s, ascending.
+/// Each bound is one more series for each queue.
 const BOUNDS: [u32; 12] = [9, 10, 11, 12, 13, 14, 16, 18, 20, 22, 24, 28];
 
 /// The characters that the value of a label has after a backslash.
@@ -170,19 +170,20 @@ impl PrometheusText {
     ) {
         self.metric(metric, "histogram", help);
         let names = ["bucket", "sum", "count"].map(|part| format!("{metric}_{part}"));
-        for (queue, histogram) in all.filter(|(_, histogram)| histogram.count() > 0) {
-            let count = histogram.count() as f64;
-            for bucket in histogram.buckets() {
-                if BOUNDS.contains(&bucket.le_us.ilog2()) {
-                    let le = (bucket.le_us as f64 / 1e6).to_string();
-                    let labels = [("queue", queue), ("le", &*le)];
-                    self.sample(&names[0], &labels, bucket.count as f64);
-                }
+        let bounds = BOUNDS.map(|log| (f64::from(1_u32 << log) / 1e6).to_string());
+        let all = all.map(|(queue, histogram)| (queue, histogram, histogram.count()));
+        for (queue, histogram, count) in all.filter(|(_, _, count)| *count > 0) {
+            let buckets = histogram.buckets();
+            let shown = buckets.filter(|bucket| BOUNDS.contains(&bucket.le_us.ilog2()));
+            for (le, bucket) in bounds.iter().zip(shown) {
+                let labels = [("queue", queue), ("le", &**le)];
+                self.sample(&names[0], &labels, bucket.count as f64);
             }
-            self.sample(&names[0], &[("queue", queue), ("le", "+Inf")], count);
+            let infinite = [("queue", queue), ("le", "+Inf")];
+            self.sample(&names[0], &infinite, count as f64);
             let sum = histogram.sum_us() as f64 / 1e6;
             self.sample(&names[1], &[("queue", queue)], sum);
-            self.sample(&names[2], &[("queue", queue)], count);
+            self.sample(&names[2], &[("queue", queue)], count as f64);
         }
     }
 

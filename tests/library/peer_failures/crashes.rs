@@ -119,7 +119,8 @@ async fn torn_append_only_file_never_parts_claim_from_lease() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removed_lease_is_restored_while_its_handler_runs() -> Result<()> {
     let setup = setup().await?;
-    let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_secs(3)));
+    // Long enough that it does not run out while the machine stands still.
+    let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_secs(9)));
     setup.queue.push("").id("id").await?;
     let delivery = seen.next().await?;
     assert_eq!(

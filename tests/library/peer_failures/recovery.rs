@@ -195,8 +195,8 @@ async fn kill_leader(setup: &Setup, before_ms: u64, number: u64) -> Result<Optio
 }
 
 /// Pushes one message after another, so that each becomes the head and finds the worker idle. Fails
-/// unless most fire within the fallback interval and each fires at all: a machine that stands still
-/// delays a few, and a lost fallback delays every one that lacks its hints.
+/// unless all but two fire within the fallback interval, and these at all: a machine that stands
+/// still delays one or two, and a lost fallback delays every one that lacks its hints.
 async fn fire_within_fallback(what: &str, queue: &Queue, seen: &mut Seen<Duration>) -> Result<()> {
     let mut all = Vec::new();
     for delay in [0, 20, 150, 300, 1_200, 5, 40, 0, 700, 90] {
@@ -209,7 +209,7 @@ async fn fire_within_fallback(what: &str, queue: &Queue, seen: &mut Seen<Duratio
         all[all.len() / 2],
         all[all.len() - 1]
     );
-    assert!(all[all.len() / 2] < FALLBACK + SLOW, "{all:?}");
+    assert!(all[all.len() - 3] < FALLBACK + SLOW, "{all:?}");
     Ok(())
 }
 

@@ -158,9 +158,9 @@ async fn an_idle_puller_costs_as_much_as_an_idle_worker() -> Result<()> {
     for queues in [1, 160] {
         let (worker, puller) = tokio::try_join!(cost_of(queues, false), cost_of(queues, true))?;
         println!("{queues} idle queues: {worker} commands of a worker, {puller} of a puller");
-        // The span may include one beat more or less of each queue. Without parking there would be
-        // 800.
-        let most = worker + worker / 3 + 4;
+        // Beats and renewed subscriptions differ by what the machine does meanwhile. Without parking
+        // 160 queues would cost 800.
+        let most = (3 * worker + 4).min(600);
         assert!(puller <= most, "{puller} after {worker}");
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! `dueq serve`; and secrets that the program must not reveal.
 
+mod counters;
 mod health;
 pub(crate) mod killed;
 pub(crate) mod secrets;

@@ -5,11 +5,12 @@ use std::net::TcpStream;
 use std::process::{ChildStderr, Stdio};
 
 use anyhow::{Context, Result};
+use dueq_testkit::cluster::Cluster;
 
 use crate::work::support::{Dueq, command, queue, stats, until};
 
 /// A worker with pages, at this address.
-struct Observed {
+pub(crate) struct Observed {
     worker: Dueq,
     address: String,
     /// Kept open: the worker writes its log there.
@@ -17,7 +18,7 @@ struct Observed {
 }
 
 impl Observed {
-    fn start(url: &str, args: &[&str]) -> Result<Self> {
+    pub(crate) fn start(url: &str, args: &[&str]) -> Result<Self> {
         let mut worker = command(url, &[&["work", "--metrics", "0"], args].concat());
         worker.env("RUST_LOG", "warn").stderr(Stdio::piped());
         let mut worker = Dueq::run(&mut worker)?;
@@ -35,7 +36,7 @@ impl Observed {
     }
 
     /// The status and the body of a page.
-    fn page(&self, path: &str) -> Result<(u16, String)> {
+    pub(crate) fn page(&self, path: &str) -> Result<(u16, String)> {
         let mut stream = TcpStream::connect(&self.address)?;
         let host = &self.address;
         write!(
@@ -47,6 +48,13 @@ impl Observed {
         let (head, body) = answer.split_once("\r\n\r\n").context("a body")?;
         let status = head.split(' ').nth(1).context("a status")?;
         Ok((status.parse()?, body.to_owned()))
+    }
+
+    /// Kills the worker, like `kill -9`.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.worker.signal("KILL")?;
+        self.worker.wait()?;
+        Ok(())
     }
 
     async fn until_ready(&self, status: u16) -> Result<()> {
@@ -116,6 +124,33 @@ async fn worker_of_no_queue_yet_is_ready_while_the_server_answers() -> Result<()
     server.kill()?;
     observed.until_ready(503).await?;
     assert!(observed.page("/metrics")?.1.contains("dueq_redis_up 0\n"));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn worker_is_not_ready_without_the_master_of_a_queue() -> Result<()> {
+    let options = ["--cluster-require-full-coverage", "no"];
+    let mut cluster = Cluster::start_with(3, &options).await?;
+    let (_, gone) = cluster.place("orders").await?;
+    let mut there = None;
+    for number in 0.. {
+        let name = format!("mails-{number}");
+        if cluster.place(&name).await?.1 != gone {
+            there = Some(name);
+            break;
+        }
+    }
+    let there = there.context("a queue on another master")?;
+    let url = cluster.url();
+    let both = Observed::start(&url, &["orders", &there, "--print"])?;
+    let other = Observed::start(&url, &[&there, "--print"])?;
+    both.until_ready(200).await?;
+    other.until_ready(200).await?;
+    cluster.masters[gone].kill()?;
+    both.until_ready(503).await?;
+    other.until_ready(200).await?;
+    cluster.masters[gone].restart()?;
+    both.until_ready(200).await?;
     Ok(())
 }
 

@@ -268,9 +268,11 @@ async fn no_collector_delays_messages_or_the_end() -> Result<()> {
             "{name}: {warnings:?}"
         );
         if name == "away" {
-            // Each span of `dueq work` is an attempt or its settlement.
+            // Each span of `dueq work` is an attempt or its settlement. On a machine that stands still
+            // the end does not wait for the last ones, and says so.
             let counted = warnings.iter().filter_map(|line| lost(line)).sum::<u64>();
-            assert_eq!(counted, 600, "{warnings:?}");
+            let is_cut = warnings.iter().any(|line| line.contains("in time"));
+            assert!(counted == 600 || is_cut && counted < 600, "{warnings:?}");
         }
     }
     Ok(())

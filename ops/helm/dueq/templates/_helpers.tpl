@@ -1,5 +1,9 @@
+{{/* With a worker's name, at most 63 characters. A release may have dots and begin with a digit, a Service may not. */}}
 {{- define "dueq.fullname" -}}
-{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 36 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 36 | trimSuffix "-" }}{{ end }}
+{{- $name := .Release.Name | replace "." "-" }}
+{{- if not (contains .Chart.Name $name) }}{{ $name = printf "%s-%s" $name .Chart.Name }}{{ end }}
+{{- if regexMatch "^[0-9]" $name }}{{ $name = printf "%s-%s" .Chart.Name $name }}{{ end }}
+{{- $name | trunc 36 | trimAll "-" }}
 {{- end }}
 
 {{- define "dueq.image" -}}
@@ -17,7 +21,12 @@ app.kubernetes.io/component: {{ .component | quote }}
 {{ include "dueq.selector" . }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service | quote }}
-helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | quote }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | quote }}
+{{- end }}
+
+{{/* With labels of the user, none of which replaces one of the chart. */}}
+{{- define "dueq.labelsAnd" -}}
+{{ merge (include "dueq.labels" . | fromYaml) .more | toJson }}
 {{- end }}
 
 {{/* A server has one URL: other hosts in a request are refused, except the address of the pod. */}}
@@ -90,6 +99,26 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The ports of the URL, and those of servers that it does not name. In a password an @ need not be encoded. */}}
+{{- define "dueq.redisPorts" -}}
+{{- $ports := list }}
+{{- $unnamed := .Values.networkPolicy.redisPorts }}
+{{- $url := .Values.redis.url }}
+{{- $isSentinel := contains "+sentinel://" $url }}
+{{- if .Values.redis.urlSecret.name }}
+{{- $unnamed = $unnamed | default (list 6379) }}
+{{- else }}
+{{- range regexReplaceAll "^[^:]+://([^?]*@)?([^/?#]*).*$" $url "${2}" | splitList "," }}
+{{- $ports = append $ports (regexFind ":[0-9]+$" . | trimPrefix ":" | default (ternary 26379 6379 $isSentinel) | int) }}
+{{- end }}
+{{- if $isSentinel }}{{ $unnamed = $unnamed | default (list 6379) }}{{ end }}
+{{- end }}
+{{- range $unnamed }}{{ $ports = append $ports (int .) }}{{ end }}
+{{- range uniq $ports }}
+- {port: {{ . }}}
 {{- end }}
 {{- end }}
 

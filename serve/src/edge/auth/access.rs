@@ -78,17 +78,10 @@ impl Gate {
         })
     }
 
-    /// The key that signs sessions and claims. While the tokens file cannot be read there is none:
-    /// with another key, a later repetition of a claim would not be recognised.
-    pub(crate) fn signing_key(&self) -> Result<[u8; 32], Problem> {
-        if let Some(key) = self.key {
-            return Ok(key);
-        }
-        let of_file = match &self.tokens {
-            Some(tokens) => tokens.current().map_err(unreadable)?.signing_key(),
-            None => None,
-        };
-        Ok(of_file.unwrap_or(self.random_key))
+    /// The key that signs sessions and claims.
+    pub(crate) fn signing_key(&self) -> [u8; 32] {
+        let of_file = || self.tokens.as_ref()?.current().signing_key();
+        self.key.or_else(of_file).unwrap_or(self.random_key)
     }
 
     /// Begins a session of the caller with this token, and returns the value of the cookie.
@@ -97,30 +90,22 @@ impl Gate {
             let detail = "the server has no tokens, so there are no sessions";
             return Err(Problem::new(Code::InvalidInput, detail));
         };
-        let file = tokens.current().map_err(unreadable)?;
-        let value = session::begin(&self.signing_key()?, &file, token, SystemTime::now());
+        let file = tokens.current();
+        let value = session::begin(&self.signing_key(), &file, token, SystemTime::now());
         value.ok_or_else(|| self.unauthenticated(true))
     }
 
     /// Ends the session of a request, if it has one: also for others who copied the cookie.
-    pub(crate) fn end_session(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        if let Some((_, session)) = self.session(headers)? {
+    pub(crate) fn end_session(&self, headers: &HeaderMap) {
+        if let Some((_, session)) = self.session(headers) {
             self.ended.add(&session, SystemTime::now());
         }
-        Ok(())
     }
 
     /// The session that the request's cookie names, whether it has ended or not.
-    fn session(
-        &self,
-        headers: &HeaderMap,
-    ) -> Result<Option<(Principal, session::Signed)>, Problem> {
-        let Some(tokens) = &self.tokens else {
-            return Ok(None);
-        };
-        let file = tokens.current().map_err(unreadable)?;
-        let key = self.signing_key()?;
-        Ok(session::principal(&key, &file, headers, SystemTime::now()))
+    fn session(&self, headers: &HeaderMap) -> Option<(Principal, session::Signed)> {
+        let file = self.tokens.as_ref()?.current();
+        session::principal(&self.signing_key(), &file, headers, SystemTime::now())
     }
 
     pub(crate) fn tokens(&self) -> Option<&Watched> {
@@ -140,9 +125,9 @@ impl Gate {
         if let Some(tokens) = &self.tokens {
             let token = bearer(parts)?;
             let found = match token {
-                Some(token) => tokens.current().map_err(unreadable)?.principal(token),
+                Some(token) => tokens.current().principal(token),
                 None => {
-                    let session = self.session(&parts.headers)?;
+                    let session = self.session(&parts.headers);
                     let live = session.filter(|(_, session)| !self.ended.contains(session));
                     live.map(|(principal, _)| principal)
                 }
@@ -181,12 +166,6 @@ impl Gate {
         };
         Problem::new(Code::Unauthenticated, detail)
     }
-}
-
-fn unreadable(error: String) -> Problem {
-    tracing::debug!(name: "dueq_serve.refused", error, "the tokens file cannot be read");
-    let detail = "nobody has access until it can be read; the log of the server has the reason";
-    Problem::new(Code::TokensUnreadable, detail).retry_after_s(5)
 }
 
 /// The access token in the header `Authorization`. A malformed header is refused, not ignored.

@@ -78,7 +78,6 @@ codes! {
     Unconfirmed = "unconfirmed", SERVICE_UNAVAILABLE, "Too few replicas or disks confirmed the call";
     BodiesFull = "bodies_full", SERVICE_UNAVAILABLE, "The memory for bodies is in use";
     AuditFailed = "audit_failed", SERVICE_UNAVAILABLE, "The audit log cannot be written";
-    TokensUnreadable = "tokens_unreadable", SERVICE_UNAVAILABLE, "The tokens file cannot be read";
     Busy = "busy", SERVICE_UNAVAILABLE, "The server does as many of these at once as it may";
     Stopping = "stopping", SERVICE_UNAVAILABLE, "The server is stopping";
     RedisTimeout = "redis_timeout", GATEWAY_TIMEOUT, "Redis did not answer in time";

@@ -118,15 +118,9 @@ impl Claim {
 
     fn check(self, app: &App, caller: &Principal, queue: &str) -> Result<Request, Problem> {
         self.check_ranges()?;
-        let token = match self.claim_id {
-            Some(id) => Some(lease_token(
-                &app.edge.gate.signing_key()?,
-                caller,
-                queue,
-                &id,
-            )),
-            None => None,
-        };
+        let token = self
+            .claim_id
+            .map(|id| lease_token(&app.edge.gate.signing_key(), caller, queue, &id));
         Ok(Request {
             max: usize::try_from(self.max).unwrap_or(Puller::MAX),
             lease: Duration::from_millis(self.lease_ms),
@@ -262,8 +256,7 @@ fn answer(app: &App, parts: &Parts, name: &QueueName, pulled: Pulled) -> Result<
     // Deliveries that a repetition can return stay leased: if they were released now, they could be
     // delivered twice. A caller without access cannot repeat the call, but it may have received an
     // earlier answer.
-    let can_repeat = access.as_ref().err().is_none_or(Problem::is_retryable);
-    let is_kept = pulled.has_id && (pulled.more.is_some() || can_repeat);
+    let is_kept = pulled.has_id && (pulled.more.is_some() || access.is_ok());
     let unreceived = Unreceived::new(&pulled.queue, &pulled.deliveries, &app.claims.tasks);
     let unreceived = match is_kept {
         true => {

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
-use anyhow::Result;
-use dueq_serve::{NamePattern, Role, add_token};
+use anyhow::{Context, Result};
+use dueq_serve::{Access, NamePattern, Role, add_token};
 
 use crate::assert_refused;
+use crate::captured::Captured;
 use crate::instance::Instance;
 
 /// The text of the tokens file without the token of this name.
@@ -26,7 +28,7 @@ async fn removed_token_loses_access_within_a_second() -> Result<()> {
     let path = instance.folder.join("tokens.toml");
     assert_eq!(instance.status_as("viewer", "GET /v1/queues").await?, 200);
     fs::write(&path, without(&fs::read_to_string(&path)?, "viewer"))?;
-    tokio::time::sleep(std::time::Duration::from_millis(1_001)).await;
+    tokio::time::sleep(Duration::from_millis(1_001)).await;
     assert_refused!(
         instance.ask_as("viewer", "GET /v1/queues", "").await?,
         401,
@@ -50,27 +52,87 @@ async fn reload_reads_the_tokens_at_once() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn no_caller_has_access_while_tokens_are_unreadable() -> Result<()> {
+/// How often the log has the error, and its last line.
+fn reported(log: &Captured) -> (usize, String) {
+    let text = log.text();
+    let lines = text.lines();
+    let lines = lines.filter(|line| line.starts_with("dueq_serve.tokens_unreadable"));
+    let lines: Vec<_> = lines.collect();
+    (lines.len(), (*lines.last().unwrap_or(&"")).to_owned())
+}
+
+#[tokio::test]
+async fn unusable_tokens_file_leaves_old_tokens_in_force() -> Result<()> {
+    let log = Captured::start();
     let instance = Instance::with_tokens().await?;
     let path = instance.folder.join("tokens.toml");
     let good = fs::read_to_string(&path)?;
-    for broken in [Some("[[token]]\nname = 5"), None] {
+    let is_served = async || -> Result<()> {
+        assert_eq!(instance.status_as("operator", "GET /v1/queues").await?, 200);
+        assert_eq!(instance.call("GET /readyz").await?.status, 200);
+        let wrong = ["Authorization: Bearer x"];
+        let answer = instance.ask("GET /v1/queues", &wrong, "").await?;
+        assert_refused!(answer, 401, "unauthenticated");
+        Ok(())
+    };
+    let mut count = 0;
+    for (broken, is_reloaded, reason) in [
+        (Some("[[token]]\nname = 5"), false, "line 2: "),
+        (Some("[[token]]\nname ="), true, "line 2: "),
+        (Some(""), true, "it has no token"),
+        (None, false, "No such file"),
+        (None, true, "No such file"),
+    ] {
         match broken {
             Some(text) => fs::write(&path, text)?,
-            None => fs::remove_file(&path)?,
+            None => drop(fs::remove_file(&path)),
         }
-        instance.control.reload();
-        let answer = instance.ask_as("operator", "GET /v1/queues", "").await?;
-        assert_refused!(answer, 503, "tokens_unreadable");
-        let ready = instance.call("GET /readyz").await?;
-        assert_refused!(&ready, 503, "tokens_unreadable");
-        assert!(!ready.body.contains("tokens.toml"), "probes learn no path");
-        assert_eq!(instance.call("GET /healthz").await?.status, 200);
+        if is_reloaded {
+            instance.control.reload();
+        }
+        while reported(&log).0 == count {
+            is_served().await?;
+            // More than 100 requests a second are refused.
+            tokio::time::sleep(Duration::from_millis(40)).await;
+        }
+        count += 1;
+        let line = reported(&log).1;
+        for part in [
+            &*path.display().to_string(),
+            reason,
+            "stay in force",
+            "correct the file",
+        ] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
     }
-    fs::write(&path, good)?;
-    instance.control.reload();
-    assert_eq!(instance.status_as("operator", "GET /v1/queues").await?, 200);
+    // The file is read again each second, and the fault is reported once.
+    tokio::time::sleep(Duration::from_millis(1_001)).await;
+    is_served().await?;
+    assert_eq!(reported(&log).0, count, "{}", log.text());
+    fs::write(&path, without(&good, "operator"))?;
+    while instance.status_as("operator", "GET /v1/queues").await? != 401 {}
+    assert_eq!(instance.status_as("viewer", "GET /v1/queues").await?, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn server_does_not_start_with_unusable_tokens() -> Result<()> {
+    for (text, reason) in [(None, "cannot read"), (Some("token ="), "line 1")] {
+        let started = Instance::start(|config, folder| {
+            let path = folder.join("tokens.toml");
+            if let Some(text) = text {
+                fs::write(&path, text)?;
+            }
+            config.access = Access::Tokens(path);
+            Ok(Vec::new())
+        });
+        let error = started.await.err().context("refused")?.to_string();
+        assert!(
+            error.contains("tokens.toml") && error.contains(reason),
+            "{error}"
+        );
+    }
     Ok(())
 }
 

@@ -1,11 +1,12 @@
 //! Queues on the masters of a cluster.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use dueq_testkit::cluster::Cluster;
 
-use crate::instance::Instance;
+use crate::instance::{Instance, LIMIT};
 use crate::queues::lists::list_until;
 
 /// A server in front of a cluster of three masters, with queues on each master.
@@ -71,6 +72,41 @@ async fn queue_with_a_moving_slot_stays_in_lists_and_searches() -> Result<()> {
     let is_read = |list: &serde_json::Value| list["queues"][0]["counts"]["pushed"] == 2;
     list_until(&instance, is_read).await?;
     Ok(())
+}
+
+async fn ready_becomes(instance: &Instance, status: u16) -> Result<()> {
+    let end = Instant::now() + LIMIT;
+    while instance.call("GET /readyz").await?.status != status {
+        ensure!(Instant::now() < end, "/readyz does not become {status}");
+    }
+    Ok(())
+}
+
+/// All instances miss the same master: callers must not lose the queues of the others, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn server_is_ready_while_a_master_is_gone() -> Result<()> {
+    let options = ["--cluster-require-full-coverage", "no"];
+    for gone in 0..3 {
+        let mut cluster = Cluster::start_with(3, &options).await?;
+        let instance = Instance::before(&cluster.url()).await?;
+        cluster.masters[gone].kill()?;
+        // The probe asks a master that is there, and takes no answer from before.
+        tokio::time::sleep(Duration::from_millis(1_001)).await;
+        assert_eq!(instance.call("GET /readyz").await?.status, 200, "{gone}");
+    }
+    Ok(())
+}
+
+/// By default the masters of a cluster refuse all keys while some slots have no master.
+#[tokio::test(flavor = "multi_thread")]
+async fn server_is_not_ready_while_the_cluster_is_down() -> Result<()> {
+    let mut cluster = Cluster::start(3).await?;
+    let instance = Instance::before(&cluster.url()).await?;
+    assert_eq!(instance.call("GET /readyz").await?.status, 200);
+    cluster.masters[2].kill()?;
+    ready_becomes(&instance, 503).await?;
+    cluster.masters[2].restart()?;
+    ready_becomes(&instance, 200).await
 }
 
 /// A third of the partitions is unreachable: the list has the counts of the others, and the overdue

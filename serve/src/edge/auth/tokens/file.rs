@@ -52,6 +52,19 @@ impl TokensFile {
         Self::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
+    /// Reads the file again while this version is in force. A file that was cut may be well formed.
+    pub(crate) fn read_after(before: &Self, path: &Path) -> Result<Self, String> {
+        let file = Self::read(path)?;
+        let lacks = |what: &str| Err(format!("{}: it has no {what}", path.display()));
+        if file.tokens.is_empty() && !before.tokens.is_empty() {
+            return lacks("token");
+        }
+        if file.signing_key.is_none() && before.signing_key.is_some() {
+            return lacks("signing key, and had one");
+        }
+        Ok(file)
+    }
+
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         // The parser's error quotes the line, which may contain the key: only the line number is
         // kept.

@@ -14,8 +14,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The metadata of a file; they differ if the file has changed.
 pub(crate) type Stamp = (u64, u64, u64, i64, i64, i64, i64);
 
-/// A tokens file that is read again when it has changed. While it cannot be read, nobody has
-/// access: the change may have removed a token.
+/// A tokens file that is read again when it has changed. While it cannot be used, its last good
+/// version stays in force: a mistake in the file locks nobody out.
 pub(crate) struct Watched {
     path: PathBuf,
     state: Mutex<State>,
@@ -24,7 +24,10 @@ pub(crate) struct Watched {
 struct State {
     looked: Instant,
     stamp: Option<Stamp>,
-    file: Result<Arc<TokensFile>, String>,
+    /// The last version that could be used.
+    file: Arc<TokensFile>,
+    /// Why the present version cannot be used.
+    failure: Option<String>,
 }
 
 impl Watched {
@@ -37,18 +40,20 @@ impl Watched {
             state: Mutex::new(State {
                 looked: Instant::now(),
                 stamp,
-                file: Ok(file),
+                file,
+                failure: None,
             }),
         })
     }
 
-    /// The parsed file, at most one second old; an error says why it cannot be read.
-    pub(crate) fn current(&self) -> Result<Arc<TokensFile>, String> {
+    /// The tokens in force: those of the file as it was at most one second ago, or of its last good
+    /// version.
+    pub(crate) fn current(&self) -> Arc<TokensFile> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.looked.elapsed() >= LOOK_EVERY {
             self.look(&mut state, false);
         }
-        state.file.clone()
+        Arc::clone(&state.file)
     }
 
     /// Reads the file again, even if it seems unchanged.
@@ -61,17 +66,22 @@ impl Watched {
         // Read the stamp before the text: a change between the two is noticed at the next look.
         let stamp = stamp(&self.path);
         state.looked = Instant::now();
-        if stamp == state.stamp && !is_forced && state.file.is_ok() {
+        let is_unchanged = stamp == state.stamp && !is_forced;
+        if is_unchanged && state.failure.is_none() {
             return;
         }
         state.stamp = stamp;
-        state.file = TokensFile::read(&self.path).map(Arc::new);
-        match &state.file {
-            Ok(_) => {
-                tracing::info!(name: "dueq_serve.tokens_reloaded", path = ?self.path, "read the tokens file again")
+        match TokensFile::read_after(&state.file, &self.path) {
+            Ok(file) => {
+                (state.file, state.failure) = (Arc::new(file), None);
+                tracing::info!(name: "dueq_serve.tokens_reloaded", path = ?self.path, "read the tokens file again");
             }
             Err(error) => {
-                tracing::error!(name: "dueq_serve.tokens_unreadable", ?error, "nobody has access until the tokens file can be read")
+                // The file is read every second until it can be used: each fault is reported once.
+                if !is_unchanged || state.failure.as_ref() != Some(&error) {
+                    tracing::error!(name: "dueq_serve.tokens_unreadable", error, "the tokens read before stay in force, also removed ones; correct the file, which is read again within a second, or stop the server to end all access");
+                }
+                state.failure = Some(error);
             }
         }
     }
