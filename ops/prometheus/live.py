@@ -1,76 +1,20 @@
-"""A private Redis, processes of dueq, and a real Prometheus with the rules of this folder, for programs of ops/checks."""
+"""A real Prometheus with the rules of this folder, beside a private Redis and processes of dueq, for programs of ops/checks."""
 
 import json
-import os
 import re
-import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.parse
 import urllib.request
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from processes import DUEQ, ENVIRONMENT, PORTS, ROOT, home, program, start, target, until
+
 RULES = ROOT / "ops/prometheus/dueq.rules.yml"
-LIMIT_S = 120
-# The machine may reach others by a proxy.
-os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"
-
-
-def skip(why):
-    print(why)
-    sys.exit(77)
-
-
-def program(*command):
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    return found.stdout.strip() if found.returncode == 0 else skip(f"{command[-1]} is not available")
-
-
-DUEQ = os.environ.get("DUEQ") or Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug/dueq"
-if not os.access(DUEQ, os.X_OK):
-    skip(f"{DUEQ} is not built")
-REDIS = program("scripts/server")
 PROMETHEUS = program("scripts/packaged", "prometheus")
-
-folder = tempfile.TemporaryDirectory(prefix="dueq-prometheus-")
-home = Path(folder.name)
-started = []
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
-PORTS = {}
-ENVIRONMENT = dict(os.environ)
-
-
-def name_processes(*names):
-    """Gives each process a port of its own."""
-    PORTS.update(zip(names, free_ports(len(names))))
-    ENVIRONMENT["REDIS_URL"] = f"redis://127.0.0.1:{PORTS['redis']}"
-
-
-def start(name, *command):
-    log = open(home / f"{name}.log", "w")
-    process = subprocess.Popen(command, env=ENVIRONMENT, cwd=home, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                               start_new_session=True)
-    started.append(process)
-    return process
-
-
-def serve(name):
-    return start(name, DUEQ, "serve", "--listen", f"127.0.0.1:{PORTS[name]}")
 
 
 def work(name, *arguments):
@@ -104,19 +48,6 @@ def query(expression):
     """The values by labels that are numbers."""
     result = api("query", query=expression)["result"]
     return [float(one["value"][1]) for one in result if one["value"][1] != "NaN"]
-
-
-def until(what, found):
-    end = time.monotonic() + LIMIT_S
-    while True:
-        error = ""
-        try:
-            if found():
-                return
-        except (OSError, AssertionError) as failed:
-            error = f" ({failed})"
-        assert time.monotonic() < end, f"not within {LIMIT_S} s: {what}{error}"
-        time.sleep(0.2)
 
 
 def firing():
@@ -162,27 +93,3 @@ def start_prometheus():
     }))
     start("prometheus", PROMETHEUS, "--config.file", home / "prometheus.yml", "--storage.tsdb.path", home / "data",
           "--web.listen-address", target("prometheus"), "--log.level", "warn")
-
-
-def target(name):
-    return f"127.0.0.1:{PORTS[name]}"
-
-
-def main(run):
-    """Runs the check, and ends all processes."""
-    try:
-        run()
-        print(f"{len(started)} processes, each alert as meant")
-    except AssertionError as error:
-        print(f"FAILED: {error}")
-        for log in sorted(home.glob("*.log")):
-            print(f"--- {log.name}\n" + "".join(log.open().readlines()[-15:]))
-        sys.exit(1)
-    finally:
-        for process in started:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            process.wait()
-        folder.cleanup()

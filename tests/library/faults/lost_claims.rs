@@ -14,10 +14,11 @@ use crate::support::{
 
 const HELD: &str = include_str!("../../../lua/dist/held.lua");
 
-/// Loses the reply to the next claim. Returns when that claim has granted a message.
+/// Loses the reply of the claim that grants this message. A claim that finds nothing may be under way
+/// before.
 async fn lose_a_grant(setup: &Setup, proxy: &Proxy, id: &str) -> Result<()> {
     let cuts = proxy.cuts();
-    proxy.cut_reply_of(CLAIM);
+    proxy.cut_reply_with(CLAIM, &format!("\r\n{id}\r\n"));
     setup.queue.push("").id(id).await?;
     until("a lost reply", async || Ok(proxy.cuts()), |now| *now > cuts).await?;
     Ok(())

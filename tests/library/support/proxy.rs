@@ -17,11 +17,15 @@ pub(crate) struct Proxy {
     task: JoinHandle<()>,
 }
 
+/// One request with these bytes loses its reply and its connection, if the reply has these bytes.
+struct Cut {
+    request: Vec<u8>,
+    reply: Vec<u8>,
+}
+
 #[derive(Default)]
 struct Rules {
-    /// Bytes that identify a request. For each entry, one such request loses its reply and its
-    /// connection.
-    cut: Mutex<Vec<Vec<u8>>>,
+    cut: Mutex<Vec<Cut>>,
     cuts: AtomicU64,
     /// Bytes that identify a request, and a command that the proxy sends once between the server's
     /// reply and the client's read.
@@ -71,12 +75,15 @@ impl Proxy {
     /// Loses the server's reply to the next call of this script and closes the connection. Two
     /// calls of this method lose the next two replies.
     pub(crate) fn cut_reply_of(&self, script: &str) {
-        let sha = redis::Script::new(script).get_hash().as_bytes().to_vec();
-        self.rules
-            .cut
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(sha);
+        self.cut_reply_with(script, "");
+    }
+
+    /// The same, but for the next reply that has this text: replies before it arrive.
+    pub(crate) fn cut_reply_with(&self, script: &str, text: &str) {
+        self.rules.add_cut(Cut {
+            request: redis::Script::new(script).get_hash().into(),
+            reply: text.into(),
+        });
     }
 
     /// Stops each connection at its next call of this script. Other connections continue.
@@ -204,16 +211,16 @@ async fn carry(
         }
         if request {
             let request = &up[..length];
-            let has = |sha: &Vec<u8>| request.windows(sha.len()).any(|window| window == sha);
-            if rules.stalled.borrow().as_ref().is_some_and(has) {
+            let is_of = |sha: &Vec<u8>| has(request, sha);
+            if rules.stalled.borrow().as_ref().is_some_and(is_of) {
                 rules.stalls.fetch_add(1, Ordering::SeqCst);
             }
             let _ = rules
                 .stalled
                 .subscribe()
-                .wait_for(|sha| !sha.as_ref().is_some_and(has))
+                .wait_for(|sha| !sha.as_ref().is_some_and(is_of))
                 .await;
-            let cut = rules.takes_cut(&up[..length]);
+            let cut = rules.take_cut(&up[..length]);
             server.write_all(&up[..length]).await?;
             if let Some(words) = rules.takes_command(&up[..length]) {
                 let read = server.read(&mut down).await?;
@@ -221,10 +228,14 @@ async fn carry(
                 dueq_testkit::command(rules.port, &words).map_err(std::io::Error::other)?;
                 client.write_all(&down[..read]).await?;
             }
-            if cut {
-                let _lost = server.read(&mut down).await?;
-                rules.cuts.fetch_add(1, Ordering::SeqCst);
-                return Ok(());
+            if let Some(cut) = cut {
+                let read = server.read(&mut down).await?;
+                if has(&down[..read], &cut.reply) {
+                    rules.cuts.fetch_add(1, Ordering::SeqCst);
+                    return Ok(());
+                }
+                rules.add_cut(cut);
+                client.write_all(&down[..read]).await?;
             }
         } else {
             is_mute |= rules.mute.load(Ordering::SeqCst);
@@ -242,14 +253,22 @@ impl Rules {
 
     fn takes_command(&self, request: &[u8]) -> Option<Vec<String>> {
         let mut then = self.then.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = then.take_if(|(sha, _)| request.windows(sha.len()).any(|window| window == sha));
+        let taken = then.take_if(|(sha, _)| has(request, sha));
         taken.map(|(_, words)| words)
     }
 
-    fn takes_cut(&self, request: &[u8]) -> bool {
-        let mut cut = self.cut.lock().unwrap_or_else(PoisonError::into_inner);
-        let has = |sha: &Vec<u8>| request.windows(sha.len()).any(|window| window == sha);
-        let first = cut.iter().position(has);
-        first.map(|first| cut.remove(first)).is_some()
+    fn add_cut(&self, cut: Cut) {
+        let mut cuts = self.cut.lock().unwrap_or_else(PoisonError::into_inner);
+        cuts.push(cut);
     }
+
+    fn take_cut(&self, request: &[u8]) -> Option<Cut> {
+        let mut cuts = self.cut.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = cuts.iter().position(|cut| has(request, &cut.request));
+        first.map(|first| cuts.remove(first))
+    }
+}
+
+fn has(bytes: &[u8], part: &[u8]) -> bool {
+    part.is_empty() || bytes.windows(part.len()).any(|window| window == part)
 }

@@ -1,5 +1,5 @@
-//! The counters of `/metrics` equal what was done, although a worker is killed, and Redis restarts
-//! or fails over.
+//! The counters of `/metrics` equal what clients and workers did, also if a worker is killed and
+//! Redis restarts or fails over meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use crate::work::metrics::Observed;
 use crate::work::support::{Folder, LIMIT, command, stats, stored, until};
 
 /// What a worker does: `again` fails once, `die` always, `bury` is hopeless, and `hang` runs until
-/// the file exists.
+/// the file exists, or for ten minutes.
 const HANDLER: &str = r#"case $DUEQ_ID in
 again*) [ "$DUEQ_ATTEMPT" -gt 1 ];;
 die*) exit 1;;
 bury*) exit 65;;
-hang) until [ -e "$0" ]; do sleep 0.1; done;;
+hang) for n in $(seq 6000); do [ -e "$0" ] && break; sleep 0.1; done;;
 esac"#;
 
 type Counts = BTreeMap<String, u64>;
@@ -47,7 +47,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// No lease runs out by itself, also if the machine stands still.
+    /// Its leases are so long that none runs out while the machine stands still.
     fn worker(&self) -> Result<Observed> {
         let args = ["orders", "--exec", &self.handler, "--lease", "6h"];
         Observed::start(
@@ -138,7 +138,7 @@ async fn counters_are_exact(
         .collect();
     assert_eq!(counted, done, "the counters in Redis");
 
-    // Each life of a worker counts from 0, and loses what nobody read before it was killed.
+    // Each worker process counts from 0. A kill loses what was counted since the last read.
     let lives = until("the second worker knows of its last ack", async || {
         let mut lives = counts(&second.page("/metrics")?.1, "dueq_");
         for (name, count) in &life {

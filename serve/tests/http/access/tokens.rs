@@ -75,11 +75,15 @@ async fn unusable_tokens_file_leaves_old_tokens_in_force() -> Result<()> {
         assert_refused!(answer, 401, "unauthenticated");
         Ok(())
     };
+    let is_kept = |line: &&str| !line.starts_with("signing_key");
+    let keyless: Vec<_> = good.lines().filter(is_kept).collect();
+    let keyless = keyless.join("\n");
     let mut count = 0;
     for (broken, is_reloaded, reason) in [
         (Some("[[token]]\nname = 5"), false, "line 2: "),
         (Some("[[token]]\nname ="), true, "line 2: "),
         (Some(""), true, "it has no token"),
+        (Some(&*keyless), true, "it has no signing key"),
         (None, false, "No such file"),
         (None, true, "No such file"),
     ] {

@@ -7,6 +7,7 @@ mod limits;
 mod paths;
 pub(crate) mod pressure;
 mod problems;
+mod ready;
 mod smuggling;
 mod stop;
 mod tls;

@@ -15,7 +15,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) type Stamp = (u64, u64, u64, i64, i64, i64, i64);
 
 /// A tokens file that is read again when it has changed. While it cannot be used, its last good
-/// version stays in force: a mistake in the file locks nobody out.
+/// version stays in force, so that a mistake in the file does not end everybody's access.
 pub(crate) struct Watched {
     path: PathBuf,
     state: Mutex<State>,
