@@ -231,7 +231,8 @@ impl Test<'_> {
             redis::cmd("DEL").arg(keys).exec(&mut operator.0)?;
             Ok(())
         };
-        self.wait("a", Says::Created, "-", delete).await
+        self.wait("{order:43}:late", Says::Created, "-", delete)
+            .await
     }
 }
 
