@@ -15,6 +15,7 @@ mod refresh;
 mod registry;
 mod repartition;
 mod routing;
+mod stranded;
 mod transfer;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
