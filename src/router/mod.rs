@@ -8,6 +8,7 @@ mod closing;
 mod copies;
 mod job;
 mod limits;
+mod orphans;
 mod partitions;
 mod plan;
 mod progress;
