@@ -11,6 +11,7 @@ mod limits;
 mod orphans;
 mod partitions;
 mod plan;
+mod preflight;
 mod progress;
 mod refresh;
 mod registry;

@@ -139,6 +139,7 @@ impl Router {
         let (of_home, _) = stats(home).await?;
         // Fails if the rate or `max_leased` is less than the new number of partitions.
         Plan::from_limits(&map, &of_home)?;
+        self.check_servers(&map).await?;
         let is_empty = self.give_map(home, &map, Some(epoch)).await?;
         let empty = is_empty.then_some(Tag::Home).into_iter().collect();
         self.complete(map, empty, conduct).await
