@@ -158,7 +158,7 @@ local function finish(changed, quiet, head, length)
   return header
 end
 -- The batch that has left this partition and has not arrived for sure, in CLAIMS: the ids in it, each between two line
--- feeds; and the batch itself. META's `moving` says `<number> <tag> <messages>` of it.
+-- feeds; and the batch itself. META's `moving` says `<number> <tag> <messages>` of it, and is empty without one.
 local DEPARTED_IDS, DEPARTED = '\4', '\5'
 local function state_of(id)
   if (string.byte(id) or 0) < 32 then return 'absent' end -- the placeholder or an entry of a claim, no message
@@ -199,7 +199,9 @@ if #ARGV < 5 or #ARGV > 1005 or not after or not stay or not is_tag(tag) or tag 
   return redis.error_reply('BADARGS depart takes now, done=N, back=N or empty, number, tag of another partition, ms, '
     .. 'then 0 to 1000 names')
 end
-redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+if #ARGV > 5 then
+  redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES)
 redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
 local moving, departed = unpack(redis.call('HMGET', META, 'moving', 'departed'))
@@ -208,22 +210,22 @@ local current, to, messages = string.match(moving or '', '^(%d+) (%S+) (%d+)$')
 if current and current == number then
   if verdict == 'back' then
     -- Stores the records of a batch: name, place, score, payload, attrs. place: scheduled, dead, or recent for a name of
-    -- RECENT. An id that the partition has is left as it is: what it has is newer.
+    -- RECENT. An id that the partition has is left as it is: what it has is newer. Only with commands that a consumer may
+    -- use, whose node ends the batch of a process that died.
     --   landed, changed  how many messages were stored; for finish
     local function land(records)
       local landed, longest, largest, expires, windows_until = 0, 4096, 4096, false, 0
       for i = 1, #records, 5 do
         local name, place, score, payload, attrs = unpack(records, i, i + 4)
         if place == 'recent' then
-          local stored = tonumber(redis.call('ZSCORE', RECENT, name) or -1)
+          local stored = tonumber(redis.call('ZMSCORE', RECENT, name)[1] or -1)
           if stored < 0 or stored > 0 and stored <= now then -- 0: a cancel has ended the window
             redis.call('ZADD', RECENT, score, name)
           end
           if string.byte(name) == 5 then
             windows_until = math.max(windows_until, tonumber(score))
           end
-        elseif state_of(name) == 'absent' then
-          redis.call('HSET', MESSAGES, name, payload)
+        elseif redis.call('HSETNX', MESSAGES, name, payload) == 1 then
           if place == 'dead' then
             redis.call('ZADD', DEAD, score, name)
           else
@@ -259,7 +261,7 @@ if current and current == number then
     redis.call('HSET', META, 'departed', departed)
   end
   redis.call('HDEL', CLAIMS, DEPARTED_IDS, DEPARTED)
-  redis.call('HDEL', META, 'moving')
+  redis.call('HSET', META, 'moving', '')
   current, to, messages, changed = nil, nil, nil, true
 end
 if current or #ARGV == 5 then

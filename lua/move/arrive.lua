@@ -10,7 +10,6 @@
 -- Again  APPLIED 0, or VOID
 
 --- use: fenced_prelude
---- use: state_of
 --- use: is_tag
 local tag, number, batch = ARGV[2], tonumber(string.match(ARGV[3] or '', '^%d+$') or ''), ARGV[4]
 local function read_batch() -- its records, or nil
@@ -31,7 +30,9 @@ local records = batch and batch ~= '' and read_batch()
 if #ARGV ~= 4 or not is_tag(tag) or not number or number < 1 or number >= 9007199254740992 or records == nil then
   return redis.error_reply('BADARGS arrive takes now, tag of another partition, number, batch')
 end
-redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+if records then
+  redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES)
 redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
 if not layout then return {finish(false), 'ABSENT'} end

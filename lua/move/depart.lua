@@ -26,7 +26,9 @@ if #ARGV < 5 or #ARGV > 1005 or not after or not stay or not is_tag(tag) or tag 
   return redis.error_reply('BADARGS depart takes now, done=N, back=N or empty, number, tag of another partition, ms, '
     .. 'then 0 to 1000 names')
 end
-redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+if #ARGV > 5 then
+  redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES)
 redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
 local moving, departed = unpack(redis.call('HMGET', META, 'moving', 'departed'))
@@ -42,7 +44,7 @@ if current and current == number then
     redis.call('HSET', META, 'departed', departed)
   end
   redis.call('HDEL', CLAIMS, DEPARTED_IDS, DEPARTED)
-  redis.call('HDEL', META, 'moving')
+  redis.call('HSET', META, 'moving', '')
   current, to, messages, changed = nil, nil, nil, true
 end
 if current or #ARGV == 5 then

@@ -8,7 +8,7 @@ use crate::protocol::verbs::Verb;
 use crate::router::Partitions;
 use crate::server::patience::Repeat;
 
-/// A batch that a process moves is on its way for less than this.
+/// A batch that a process moves is on its way for less than this. Otherwise a worker ends it.
 const STALLED_MS: u64 = 10_000;
 
 /// How far a change of the partitions is.
@@ -69,11 +69,11 @@ impl Checkup {
             return;
         }
         let problem = format!(
-            "{began}, and no process moves messages: {moving} are on their way, some for {} s",
+            "{began}, and nobody moves messages: {moving} are on their way, some for {} s",
             change.oldest_ms / 1_000
         );
-        let consequence = "the messages on their way are not delivered, and calls that name them fail \
-                           after 10 s; all others are delivered";
+        let consequence = "the messages on their way are not delivered until a worker puts them back, \
+                           and calls that name them fail after 10 s; all others are delivered";
         self.wrong("changing", queue, problem, consequence, remedy);
     }
 }

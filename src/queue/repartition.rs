@@ -37,8 +37,10 @@ impl<C: Codec> Queue<C> {
     ///
     /// If the call fails, its future is dropped or the process ends, the same call goes on where it
     /// was, also in another process. [`abort_repartition`](Queue::abort_repartition) takes the change
-    /// back. Messages on their way at that moment, up to 256 of a partition, wait until either is
-    /// called, and calls that name them fail.
+    /// back. Messages on their way at that moment, up to 256 of a partition, are put back by a worker
+    /// of the queue within 5 s. Without workers they wait until either is called, and calls that
+    /// name them fail after 10 s. While a server is away, the call tries again for two minutes, and
+    /// goes on with the messages of the others.
     ///
     /// All clients and workers of the queue must be of a release that knows such changes.
     ///

@@ -17,6 +17,7 @@ mod refresh;
 mod registry;
 mod repartition;
 mod routing;
+mod stranded;
 mod transfer;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -15,5 +15,6 @@ pub(in crate::node) mod refills;
 pub(in crate::node) mod reporting;
 pub(in crate::node) mod roster_watch;
 pub(crate) mod shares;
+pub(in crate::node) mod stranded;
 pub(in crate::node) mod timers;
 pub(in crate::node) mod wake_lists;

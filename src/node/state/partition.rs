@@ -17,6 +17,7 @@ use crate::node::state::newest_reply::{NewestReply, Verdict};
 use crate::node::state::oldest_due::OldestDue;
 use crate::node::state::refills::RefillState;
 use crate::node::state::reporting::Reporting;
+use crate::node::state::stranded::StrandedBatch;
 use crate::node::state::timers::{Action, FALLBACK_INTERVAL, NodeTimers, PartitionTimers, TICK};
 use crate::node::{PartitionId, QueueId};
 use crate::partition::Partition;
@@ -69,6 +70,7 @@ pub(crate) struct NodePartition {
     pub(crate) last_beat: Instant,
     pub(crate) has_beaten: bool,
     pub(crate) refills: RefillState,
+    pub(crate) stranded: StrandedBatch,
     reporting: Reporting,
     newest: NewestReply,
     seen: Seen,
@@ -120,6 +122,7 @@ impl NodePartition {
             last_mode: BeatMode::Listening,
             is_subscribed: false,
             refills: RefillState::default(),
+            stranded: StrandedBatch::default(),
             reporting: Reporting::default(),
             newest: NewestReply::default(),
             seen: Seen::default(),
