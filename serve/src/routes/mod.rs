@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     /// The SHA-256 of the document without its version.
-    const DOCUMENT: &str = "df2ce91b49602160ad5467ac2a3b1b1a4784f796e40d1a8aac09f9243005e99b";
+    const DOCUMENT: &str = "fd222e8a90384e16df90715cc77ebe4331bacc5ca9182624d16943c918aad48e";
 
     #[test]
     fn openapi_document_has_the_expected_checksum() {
