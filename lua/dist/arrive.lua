@@ -160,7 +160,9 @@ end
 local tag, number, batch = ARGV[2], tonumber(string.match(ARGV[3] or '', '^%d+$') or ''), ARGV[4]
 local function read_batch() -- its records, or nil
   local is_read, records = pcall(cmsgpack.unpack, batch)
-  if not is_read or type(records) ~= 'table' or #records == 0 or #records % 5 > 0 then return nil end
+  if not is_read or type(records) ~= 'table' or #records == 0 or #records % 5 > 0 or #records > 2560 then
+    return nil
+  end
   for i = 1, #records, 5 do
     local name, place, score, payload, attrs = unpack(records, i, i + 4)
     if type(name) ~= 'string' or type(score) ~= 'string' or type(payload) ~= 'string' or type(attrs) ~= 'string'
@@ -200,9 +202,10 @@ if not records then return {finish(true), 'VOID ' .. int(number)} end
 -- Stores the records of a batch: name, place, score, payload, attrs. place: scheduled, dead, or recent for a name of
 -- RECENT. An id that the partition has is left as it is: what it has is newer. Only with commands that a consumer may
 -- use, whose node ends the batch of a process that died.
---   landed, changed  how many messages were stored; for finish
+-- Returns how many messages were stored.
 local function land(records)
-  local landed, longest, largest, expires, windows_until = 0, 4096, 4096, false, 0
+  local longest, largest, expires, windows_until = 4096, 4096, false, 0
+  local scheduled, dead, attributes = {}, {}, {}
   for i = 1, #records, 5 do
     local name, place, score, payload, attrs = unpack(records, i, i + 4)
     if place == 'recent' then
@@ -214,17 +217,25 @@ local function land(records)
         windows_until = math.max(windows_until, tonumber(score))
       end
     elseif redis.call('HSETNX', MESSAGES, name, payload) == 1 then
-      if place == 'dead' then
-        redis.call('ZADD', DEAD, score, name)
-      else
-        redis.call('ZADD', SCHEDULED, score, name)
-      end
+      local into = place == 'dead' and dead or scheduled
+      into[#into + 1] = score
+      into[#into + 1] = name
       if attrs ~= '' then
-        redis.call('HSET', ATTRS, name, attrs)
+        attributes[#attributes + 1] = name
+        attributes[#attributes + 1] = attrs
         expires = expires or string.find(attrs, '^[^\n]*expires=') ~= nil
       end
-      landed, longest = landed + 1, math.max(longest, #payload)
+      longest = math.max(longest, #payload)
     end
+  end
+  if #scheduled > 0 then
+    redis.call('ZADD', SCHEDULED, unpack(scheduled))
+  end
+  if #dead > 0 then
+    redis.call('ZADD', DEAD, unpack(dead))
+  end
+  if #attributes > 0 then
+    redis.call('HSET', ATTRS, unpack(attributes))
   end
   if expires then -- claim looks for messages that have expired
     redis.call('HSET', META, 'expiring', '1', 'selective', '1')
@@ -240,6 +251,6 @@ local function land(records)
     end
     redis.call('HINCRBY', META, 'largest_payload_bytes', int(bytes - (largest > 4096 and largest or 0)))
   end
-  return landed
+  return (#scheduled + #dead) / 2
 end
 return {finish(true), 'APPLIED ' .. int(land(records))}

@@ -14,7 +14,9 @@
 local tag, number, batch = ARGV[2], tonumber(string.match(ARGV[3] or '', '^%d+$') or ''), ARGV[4]
 local function read_batch() -- its records, or nil
   local is_read, records = pcall(cmsgpack.unpack, batch)
-  if not is_read or type(records) ~= 'table' or #records == 0 or #records % 5 > 0 then return nil end
+  if not is_read or type(records) ~= 'table' or #records == 0 or #records % 5 > 0 or #records > 2560 then
+    return nil
+  end
   for i = 1, #records, 5 do
     local name, place, score, payload, attrs = unpack(records, i, i + 4)
     if type(name) ~= 'string' or type(score) ~= 'string' or type(payload) ~= 'string' or type(attrs) ~= 'string'
