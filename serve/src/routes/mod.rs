@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     /// The SHA-256 of the document without its version.
-    const DOCUMENT: &str = "fd222e8a90384e16df90715cc77ebe4331bacc5ca9182624d16943c918aad48e";
+    const DOCUMENT: &str = "82e9d61f84f879546207f0c15983faedb38e3c9db701894bba1e55ced1885d08";
 
     #[test]
     fn openapi_document_has_the_expected_checksum() {

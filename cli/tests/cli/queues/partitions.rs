@@ -58,6 +58,7 @@ fn partitions_of_a_queue_with_messages_change_and_report_it() -> Result<()> {
         shown.contains(expected) && shown.contains("leaves"),
         "{shown}"
     );
+    assert_eq!(json(&server, &["stats", "q"])?[0]["changing_to"], 1);
     let other = dueq(&server, &["partitions", "q", "2"])?;
     assert_ne!(other.code(), Some(0));
     assert!(other.err().contains("from 3 to 1"), "{}", other.err());

@@ -51,6 +51,8 @@ async fn stopped_change_of_partitions_is_taken_back() -> Result<()> {
     assert_eq!(stop.status, 202, "{stop:?}");
     assert_has!(ended(&instance, &address).await?, { "state": "stopped" });
     assert_eq!(queue.partitions().await?.len(), 3, "old and new ones");
+    let shown = instance.call("GET /v1/queues/orders").await?.json()?;
+    assert_has!(shown, { "changing_to": 3, "partitions": 3 });
     // Another number is not begun before the change has ended.
     let other = run(&instance, json!({ "kind": "repartition", "partitions": 2 })).await?;
     assert_has!(other, { "state": "failed", "done": 0 });
@@ -58,6 +60,8 @@ async fn stopped_change_of_partitions_is_taken_back() -> Result<()> {
     let back = json!({ "kind": "repartition", "abort": true, "gentle": false });
     let end = run(&instance, back).await?;
     assert_has!(end, { "state": "done", "abort": true });
+    let shown = instance.call("GET /v1/queues/orders").await?.json()?;
+    assert_has!(shown, { "changing_to": 0, "moving": 0, "partitions": 1 });
     assert_eq!(queue.partitions().await?.len(), 1);
     assert_eq!(depths(&queue).await?, [900, 0, 0, 0]);
     Ok(())
