@@ -90,7 +90,7 @@ const OPERATOR: Grants = &[(
     "+hmget +hget +hlen +hexists +hstrlen +hscan +hset +hsetnx +hdel +hincrby \
      +zrange +zcard +zcount +zscore +zmscore +zrank +zscan +zadd +zrem +zremrangebyrank +zremrangebyscore \
      +lrange +llen +lindex +lpush +rpush +lrem +lset +ltrim +blpop \
-     +exists +type +object|encoding +unlink",
+     +exists +type +object|encoding +memory|usage +unlink",
     "*",
 )];
 

@@ -48,7 +48,9 @@ impl<C: Codec> Queue<C> {
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if `count` is out of range, the
     /// queue has schedules and `count` is not 1, or the rate or `max_leased` is less than `count`.
     /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if a change to another number runs
-    /// or was interrupted. Then nothing has changed.
+    /// or was interrupted, or too few replicas follow a server.
+    /// [`ErrorKind::Full`](crate::ErrorKind::Full) if `maxmemory` of a server leaves no room for what
+    /// would move to it: an estimate. Then nothing has changed.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

@@ -1,5 +1,6 @@
 //! Queues of several partitions.
 
+mod examined;
 mod interrupted;
 mod live;
 mod losses;
