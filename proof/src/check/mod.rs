@@ -69,6 +69,8 @@ pub fn check_events(histories: impl IntoIterator<Item = Vec<(u64, Event)>>) -> R
 fn judge_all(mut all: Collection) -> Verdict {
     let mut verdict = std::mem::take(&mut all.verdict);
     all.settle();
+    queue::moves::resolve(&mut all);
+    queue::partitions::judge_left(&all, &mut verdict);
     for (epoch, replies) in all.epochs.iter_mut().zip(&mut all.replies) {
         queue::order::judge(
             epoch,
@@ -100,6 +102,7 @@ fn judge_all(mut all: Collection) -> Verdict {
     queue::operators::judge(&all, verdict.swept, &mut verdict);
     queue::limits::judge(&all, &records, &unknown, &mut verdict);
     queue::partitions::judge(&all, &mut verdict);
+    queue::moves::judge(&all, &mut verdict);
     served::judge(&all, &mut verdict);
     ticks::judge(&all, &records, &mut verdict);
     all.verdict = verdict;
@@ -191,6 +194,7 @@ fn judge_ids(all: &Collection, records: &[Record], unknown: &[Record], verdict: 
             unknown: &of_epoch,
             records,
             chains: &chains,
+            moves: &all.moves.items,
             tick: ticks
                 .get(&first.id)
                 .and_then(|id| all.ticks.tick(id, records)),

@@ -28,6 +28,7 @@ pub enum Kind {
     ProducerKill,
     WorkerKill,
     CancellerKill,
+    MoverKill,
 }
 
 /// A lane: its faults follow one another, and the lanes run concurrently.
@@ -46,7 +47,9 @@ impl Kind {
 
     pub(super) fn lane(self) -> Lane {
         match self {
-            Self::ProducerKill | Self::WorkerKill | Self::CancellerKill => Lane::Processes,
+            Self::ProducerKill | Self::WorkerKill | Self::CancellerKill | Self::MoverKill => {
+                Lane::Processes
+            }
             _ => Lane::Cluster,
         }
     }
@@ -109,5 +112,6 @@ async fn perform(kind: Kind, scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> R
         Kind::ProducerKill => processes::kill(Role::Producer, &scene.crew, rng, mark).await,
         Kind::WorkerKill => processes::kill(Role::Worker, &scene.crew, rng, mark).await,
         Kind::CancellerKill => processes::kill(Role::Canceller, &scene.crew, rng, mark).await,
+        Kind::MoverKill => processes::kill(Role::Mover, &scene.crew, rng, mark).await,
     }
 }
