@@ -8,7 +8,9 @@ use dueq::{Error, Queue};
 use fastrand::Rng;
 
 use super::{Options, Stop};
-use crate::queues::is_partitioned;
+use crate::history::Event;
+use crate::queues::{PARTITIONED, is_partitioned};
+use crate::recorder::Diary;
 use crate::workload::hash;
 
 /// The pause between two changes, in ms.
@@ -17,7 +19,31 @@ const PAUSE_MS: std::ops::Range<u64> = 500..3_000;
 const ABORTED: u32 = 4;
 const ABORT_MS: std::ops::Range<u64> = 1_000..8_000;
 
-pub(super) async fn run(options: &Options, queues: Vec<Queue>, mut stop: Stop) -> Result<()> {
+/// How long the last change may take after the end of the run. With broken scripts it may never end.
+const END_LIMIT: Duration = Duration::from_secs(45);
+
+pub(super) async fn run(
+    options: &Options,
+    queues: Vec<Queue>,
+    diary: &Diary,
+    stop: Stop,
+) -> Result<()> {
+    let too_long = async |mut stop: Stop| {
+        super::stopped(&mut stop).await;
+        tokio::time::sleep(END_LIMIT).await;
+    };
+    tokio::select! {
+        moved = change(options, queues, stop.clone()) => moved,
+        () = too_long(stop) => {
+            let what = format!("the change of the partitions does not end in {END_LIMIT:?}");
+            let queue = PARTITIONED.to_owned();
+            diary.write(&Event::Broken { queue, what });
+            Ok(())
+        }
+    }
+}
+
+async fn change(options: &Options, queues: Vec<Queue>, mut stop: Stop) -> Result<()> {
     let queue = queues.iter().find(|queue| is_partitioned(queue.name()));
     let mut mover = Mover {
         queue: queue.context("no queue with partitions")?,
