@@ -161,7 +161,7 @@ fn judge_ids(all: &Collection, records: &[Record], unknown: &[Record], verdict: 
     let name = |record: &Record| all.name_of(record.id);
     let (mut of_epoch, chains) = (Vec::new(), Chains::default());
     excuses::count(&all.queues, unknown, verdict);
-    let ticks = ticks::names(all);
+    let (ticks, mut copies) = (ticks::names(all), queue::copies::Copies::of(all));
     for records in records.chunk_by(|one, other| (one.id, one.epoch) == (other.id, other.epoch)) {
         let Some(first) = records.first() else {
             continue;
@@ -213,6 +213,7 @@ fn judge_ids(all: &Collection, records: &[Record], unknown: &[Record], verdict: 
         counts.deliveries += after[1] - before[1];
         counts.violations += after[2] - before[2];
         excuses::use_up(&of_epoch, found.used, verdict);
+        copies.judge(records, &of_epoch, found.used, verdict);
         needs[usize::from(queue)].extend(found.needs.into_iter().map(|need| (epoch, need)));
         // A claim may find only timers. The tick that a timer makes may be due later than the
         // timer.

@@ -3,7 +3,7 @@
 use dueq_proof::check::{Kind, Verdict};
 use dueq_proof::history::{Answer, Call, Event, LeftItem, MovedItem, Phase, Role, State, Verb};
 
-use crate::story::{Story, assert_clean, assert_has};
+use crate::story::{Story, assert_clean, assert_has, push};
 
 /// By the map it leaves `q/9` for `q/3`.
 const ID: &str = "123456789";
@@ -215,6 +215,30 @@ fn calls_without_an_answer_may_have_moved_a_message() {
         .at("q/9")
         .unanswered(Call::Depart { fate, ids }, true);
     change.has("", Kind::Lost);
+}
+
+#[test]
+fn a_push_stores_its_message_in_one_partition() {
+    // The second is a repetition, or another push.
+    let pushed = |answered: bool, until: u64| {
+        let mut story = Story::new();
+        story.queue = "q/9";
+        let first = push(ID, "+60000", Story::server(9_000), "");
+        match answered {
+            true => story.push_with(ID, "+60000", Story::server(9_000), "", "CREATED"),
+            false => story.unanswered(first, true),
+        };
+        let token = story.at(60_000).claim(ID, 60_000, 1);
+        story.ack(ID, &token);
+        (story.queue, story.seq) = ("q/3", 0);
+        story.push_with(ID, "+60000", until, "", "CREATED");
+        let token = story.at(120_000).claim(ID, 120_000, 1);
+        story.ack(ID, &token);
+        story.verdict().count(Kind::UnexplainedDuplicates)
+    };
+    let (same, other) = (Story::server(9_000), Story::server(9_500));
+    assert_eq!([pushed(true, same), pushed(true, other)], [1, 0]);
+    assert_eq!([pushed(false, same), pushed(false, other)], [1, 0]);
 }
 
 #[test]
