@@ -6,7 +6,7 @@ use super::Variant;
 const SECONDS: u64 = 15;
 
 /// Scripts that lose, double or change what moves. A run on a cluster catches them.
-pub const OF_MOVES: [Variant; 5] = [
+pub const OF_MOVES: [Variant; 4] = [
     Variant {
         name: "depart_leaves_message",
         what: "depart takes a message along and leaves it where it was",
@@ -52,17 +52,6 @@ pub const OF_MOVES: [Variant; 5] = [
             ("or probes or flight)", "or flight)"),
             ("if flight or probes then", "if flight then"),
         ],
-        seconds: SECONDS,
-    },
-    Variant {
-        name: "arrive_forgets_number",
-        what: "arrive does not note which batches it has stored",
-        verb: "arrive",
-        shipped: shipped!("arrive"),
-        exchanges: &[(
-            "redis.call('HSET', META, field, table.concat(known, ' ', math.max(1, #known - 7)))",
-            "",
-        )],
         seconds: SECONDS,
     },
 ];

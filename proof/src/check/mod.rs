@@ -102,7 +102,7 @@ fn judge_all(mut all: Collection) -> Verdict {
     queue::operators::judge(&all, verdict.swept, &mut verdict);
     queue::limits::judge(&all, &records, &unknown, &mut verdict);
     queue::partitions::judge(&all, &mut verdict);
-    queue::moves::judge(&all, &mut verdict);
+    queue::batches::judge(&all, &mut verdict);
     served::judge(&all, &mut verdict);
     ticks::judge(&all, &records, &mut verdict);
     all.verdict = verdict;

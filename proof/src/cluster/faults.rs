@@ -29,6 +29,7 @@ pub enum Kind {
     WorkerKill,
     CancellerKill,
     MoverKill,
+    MoverStop,
 }
 
 /// A lane: its faults follow one another, and the lanes run concurrently.
@@ -47,9 +48,11 @@ impl Kind {
 
     pub(super) fn lane(self) -> Lane {
         match self {
-            Self::ProducerKill | Self::WorkerKill | Self::CancellerKill | Self::MoverKill => {
-                Lane::Processes
-            }
+            Self::ProducerKill
+            | Self::WorkerKill
+            | Self::CancellerKill
+            | Self::MoverKill
+            | Self::MoverStop => Lane::Processes,
             _ => Lane::Cluster,
         }
     }
@@ -62,7 +65,8 @@ impl Kind {
             | Self::MasterStop
             | Self::SlotHalfway
             | Self::MasterAdd
-            | Self::AnswersDropped => 8,
+            | Self::AnswersDropped
+            | Self::MoverStop => 8,
             _ => 4,
         })
     }
@@ -113,5 +117,6 @@ async fn perform(kind: Kind, scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> R
         Kind::WorkerKill => processes::kill(Role::Worker, &scene.crew, rng, mark).await,
         Kind::CancellerKill => processes::kill(Role::Canceller, &scene.crew, rng, mark).await,
         Kind::MoverKill => processes::kill(Role::Mover, &scene.crew, rng, mark).await,
+        Kind::MoverStop => processes::freeze_mover(&scene.crew, rng, mark).await,
     }
 }

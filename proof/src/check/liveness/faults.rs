@@ -11,9 +11,10 @@ use crate::history::Phase;
 use crate::queues::PARKING;
 
 /// Faults that delay no claim: a running node still finds due messages.
-const HARMLESS: [&str; 19] = [
+const HARMLESS: [&str; 20] = [
     "producer_kill",
     "mover_kill",
+    "mover_stop",
     "canceller_kill",
     "operator_kill",
     "serve_kill",
@@ -53,9 +54,10 @@ const SERVER_OUTAGES: [&str; 7] = [
     "rights_taken",
 ];
 /// Faults that cut no subscription of a worker.
-const KEEP_SUBSCRIPTIONS: [&str; 15] = [
+const KEEP_SUBSCRIPTIONS: [&str; 16] = [
     "producer_kill",
     "mover_kill",
+    "mover_stop",
     "canceller_kill",
     "operator_kill",
     "serve_kill",
