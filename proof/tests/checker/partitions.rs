@@ -47,7 +47,7 @@ fn changing(partition: &'static str) -> Story {
 }
 
 #[test]
-fn while_the_partitions_change_a_message_is_made_in_the_new_one_only() {
+fn while_partitions_change_a_message_is_made_in_the_new_one() {
     let pushed = |partition, probes| {
         let mut story = changing(partition);
         story.probes = probes;
@@ -61,7 +61,7 @@ fn while_the_partitions_change_a_message_is_made_in_the_new_one_only() {
 }
 
 #[test]
-fn while_the_partitions_change_a_message_is_looked_for_in_both() {
+fn while_partitions_change_a_message_is_looked_for_in_both() {
     let asked = |partition, probes, verdict| {
         let mut story = changing(partition);
         story.probes = probes;
@@ -76,7 +76,7 @@ fn while_the_partitions_change_a_message_is_looked_for_in_both() {
 }
 
 #[test]
-fn while_the_partitions_change_both_may_grant_a_message() {
+fn while_partitions_change_both_may_grant_a_message() {
     let claimed = |partition| {
         let mut story = changing(partition);
         story.claim(ID, 0, 1);
