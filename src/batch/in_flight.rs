@@ -4,29 +4,18 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use uuid::Uuid;
-
 use crate::batch::by_claim::ByClaim;
 use crate::batch::call::CallSpec;
+use crate::batch::first_try::{FirstTry, ask_time};
 use crate::batch::item::{Answered, Item, Pending};
 use crate::batch::replied::Replied;
 use crate::batch::verb::{BatchVerb, Prefix, Tries, Verdict};
 use crate::error::{Applied, Error, ErrorKind};
-use crate::model::message::compact;
 use crate::server::durable::Waited;
-use crate::server::lane::Lane;
-use crate::server::patience::{PATIENCE, RESPONSE_LIMIT};
+use crate::server::patience::PATIENCE;
 use crate::server::patience::{Patience, Repeat};
 use crate::server::rounds::Turn;
 use crate::telemetry::metrics::Counter;
-
-/// The first try of a call, for calls whose repetitions the server recognises.
-struct FirstTry {
-    /// The argument `<until> <nonce>` of the script. All tries of the call have the same one.
-    argument: String,
-    /// The latest time at which the first try may have begun, in Unix microseconds of the server.
-    latest_start_us: i64,
-}
 
 /// The replies of a call, in the order of the batch.
 type Results<T> = Vec<Replied<T>>;
@@ -170,58 +159,19 @@ impl<V: BatchVerb> InFlightBatch<V> {
             (Prefix::Since(word), true) => {
                 // The estimate of the server's clock may be old.
                 let lane = self.spec.lane.lane().await?;
-                self.ask_time(&lane).await?;
+                ask_time(&self.spec, &lane).await?;
                 let since_us = lane.clock().earliest_us(self.began).unwrap_or_default();
                 let prefix = format!("{word} since={}", since_us / 1_000);
                 Ok(Some(prefix.trim_start().to_owned()))
             }
             (Prefix::Attempt, _) => {
                 if self.first_try.is_none() {
-                    self.first_try = Some(self.first_try().await?);
+                    self.first_try = Some(FirstTry::begin(&self.spec).await?);
                 }
                 let first = self.first_try.as_ref();
                 Ok(first.map(|first| first.argument.clone()))
             }
         }
-    }
-
-    /// Makes the argument that identifies the tries of this call. `until` counts from the earliest
-    /// time at which the first try may begin. So a message that ended before this call is never
-    /// taken for one of this call's, if this client has seen a later reply.
-    async fn first_try(&self) -> Result<FirstTry, Error> {
-        let lane = self.spec.lane.lane().await?;
-        let clock = lane.clock();
-        if clock.server_us(Instant::now()).is_none() {
-            self.ask_time(&lane).await?;
-        }
-        let now = Instant::now();
-        let patience_us = i64::try_from(PATIENCE.as_micros()).unwrap_or(i64::MAX);
-        let until_us = clock
-            .earliest_us(now)
-            .unwrap_or_default()
-            .saturating_add(patience_us);
-        let nonce = compact(Uuid::new_v4());
-        Ok(FirstTry {
-            argument: format!("{}.{:03} {nonce}", until_us / 1_000, until_us % 1_000),
-            latest_start_us: clock.latest_us(now).unwrap_or(i64::MAX),
-        })
-    }
-
-    /// Asks the server for its time, but not on a connection that waits for replicas. A dedicated
-    /// connection has no time limit of its own, so this call sets one.
-    async fn ask_time(&self, lane: &Lane) -> Result<(), Error> {
-        let _guard = lane.wait_lock.lock().await;
-        // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
-        let answer = tokio::time::timeout(RESPONSE_LIMIT, Box::pin(lane.time()))
-            .await
-            .unwrap_or_else(|_| {
-                let message =
-                    format!("the server did not reply with its time within {RESPONSE_LIMIT:?}");
-                Err(Error::new(ErrorKind::Timeout, Applied::No, message))
-            });
-        answer
-            .map(drop)
-            .inspect_err(|error| self.spec.meters.call_failed(error))
     }
 
     /// Removes and returns the items whose change is unconfirmed and that may be sent again: a new

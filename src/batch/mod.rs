@@ -9,6 +9,7 @@
 mod batcher;
 mod by_claim;
 mod call;
+mod first_try;
 mod gather;
 mod in_flight;
 mod item;

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use crate::error::{Applied, Error, ErrorKind};
-use crate::partition::{Carrier, Fate, Partition};
+use crate::error::Error;
+use crate::partition::{Carrier, Fate};
 use crate::protocol::partition_map::Tag;
-use crate::protocol::results::administer::{Arrived, Departed, batch_number};
+use crate::protocol::results::administer::{Arrived, batch_number};
 use crate::router::Router;
+use crate::router::transfer::{no_target, other};
 use crate::server::patience::patiently;
 
 impl Router {
@@ -53,22 +54,4 @@ impl Router {
         }
         Ok(had_any)
     }
-}
-
-/// Another tag than this one, for a call that sends nothing.
-pub(super) fn other(tag: Tag) -> Tag {
-    match tag {
-        Tag::Home => Tag::Numbered(0),
-        Tag::Numbered(_) => Tag::Home,
-    }
-}
-
-/// The error of a batch to a partition that the map lacks.
-pub(super) fn no_target(from: &Partition, batch: &Departed) -> Error {
-    let (queue, own, to) = (from.queue_name(), from.tag(), batch.tag);
-    let message = format!(
-        "partition {own} of queue {queue} has messages on their way to partition {to}, which the map does not have: \
-         run `dueq doctor {queue}`"
-    );
-    Error::new(ErrorKind::Server, Applied::No, message)
 }

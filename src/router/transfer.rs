@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::error::Error;
+use crate::error::{Applied, Error, ErrorKind};
 use crate::partition::{Carrier, Fate, Partition};
 use crate::protocol::partition_map::Tag;
 use crate::protocol::results::administer::{Arrived, Departed};
 use crate::router::job::Job;
-use crate::router::stranded::{no_target, other};
 use crate::server::scan::Walk;
 use crate::telemetry::events;
 
@@ -297,4 +296,22 @@ impl Source {
         let (now_us, ..) = lane.time().await?;
         Ok(u64::try_from(now_us / 1_000).unwrap_or(0))
     }
+}
+
+/// Another tag than this one, for a call that sends nothing.
+pub(super) fn other(tag: Tag) -> Tag {
+    match tag {
+        Tag::Home => Tag::Numbered(0),
+        Tag::Numbered(_) => Tag::Home,
+    }
+}
+
+/// The error of a batch to a partition that the map lacks.
+pub(super) fn no_target(from: &Partition, batch: &Departed) -> Error {
+    let (queue, own, to) = (from.queue_name(), from.tag(), batch.tag);
+    let message = format!(
+        "partition {own} of queue {queue} has messages on their way to partition {to}, which the map does not have: \
+         run `dueq doctor {queue}`"
+    );
+    Error::new(ErrorKind::Server, Applied::No, message)
 }
