@@ -13,6 +13,7 @@ macro_rules! shipped {
 }
 
 mod maps;
+mod moves;
 mod programs;
 mod schedules;
 
@@ -21,6 +22,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 pub use maps::OF_MAPS;
+pub use moves::OF_MOVES;
 pub use programs::{Broken, BrokenProgram, OF_HTTP, OF_TOKENS, OF_WORKERS, Program};
 pub use schedules::OF_SCHEDULES;
 
@@ -289,7 +291,8 @@ mod tests {
     #[test]
     fn each_broken_script_differs_and_compiles() -> Result<()> {
         let server = Server::start(&[])?;
-        let others = OF_SCHEDULES.into_iter().chain(OF_TOKENS).chain(OF_MAPS);
+        let others = OF_SCHEDULES.into_iter().chain(OF_TOKENS);
+        let others = others.chain(OF_MAPS).chain(OF_MOVES);
         for variant in VARIANTS.into_iter().chain(others) {
             let script = variant.script()?;
             assert_ne!(script, variant.shipped, "{}", variant.name);

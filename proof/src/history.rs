@@ -7,11 +7,13 @@
 
 mod file;
 mod http;
+mod verb;
 
 use serde::{Deserialize, Serialize};
 
 pub use file::{Writer, now_us, read};
 pub use http::{Handed, Http};
+pub use verb::Verb;
 
 /// An action or observation of a process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +34,9 @@ pub enum Event {
         /// The epoch of the map by which a call with ids was routed; 0 without a map.
         #[serde(default, skip_serializing_if = "is_none")]
         epoch: u64,
+        /// Whether the call may create nothing there, because its ids belong elsewhere now.
+        #[serde(default, skip_serializing_if = "is_false")]
+        probes: bool,
         what: Call,
     },
     /// The reply to a call. `seq` is the number of its change; if it changed nothing, that of the
@@ -193,52 +198,13 @@ pub enum Role {
     Worker,
     Canceller,
     Operator,
+    /// Changes the number of partitions.
+    Mover,
     /// Serves the queues over HTTP.
     Serve,
     /// A consumer that claims over HTTP from the processes that serve.
     Consumer,
     Harness,
-}
-
-/// The verbs that name messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verb {
-    Push,
-    Ack,
-    Again,
-    Retry,
-    Release,
-    Bury,
-    Snooze,
-    Throttle,
-    Extend,
-    Cancel,
-    Reschedule,
-    RunNow,
-    Requeue,
-    Get,
-}
-
-impl Verb {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Push => "push",
-            Self::Ack => "ack",
-            Self::Again => "again",
-            Self::Retry => "retry",
-            Self::Release => "release",
-            Self::Bury => "bury",
-            Self::Snooze => "snooze",
-            Self::Throttle => "throttle",
-            Self::Extend => "extend",
-            Self::Cancel => "cancel",
-            Self::Reschedule => "reschedule",
-            Self::RunNow => "run_now",
-            Self::Requeue => "requeue",
-            Self::Get => "get",
-        }
-    }
 }
 
 /// A script call.
@@ -270,6 +236,12 @@ pub enum Call {
     },
     /// cancel, reschedule, run_now, requeue; and get, which changes nothing.
     Change { verb: Verb, items: Vec<ChangeItem> },
+    /// depart: what became of the batch before (`done=N`, `back=N` or empty), and the ids that are
+    /// to leave for another partition.
+    Depart { fate: String, ids: Vec<String> },
+    /// arrive: the batch of another partition, by its tag and number. `sum` stands for the bytes of
+    /// the batch; 0: it has none.
+    Arrive { from: String, number: u64, sum: u64 },
     /// All other verbs, which name no messages.
     Other { verb: String, args: Vec<String> },
 }
@@ -286,6 +258,8 @@ impl Call {
             Self::Push { .. } => "push",
             Self::Follow { .. } => "ack_push",
             Self::Claim { .. } => "claim",
+            Self::Depart { .. } => "depart",
+            Self::Arrive { .. } => "arrive",
             Self::Settle { verb, .. } | Self::Change { verb, .. } => verb.name(),
             Self::Other { verb, .. } => verb,
         }
@@ -318,9 +292,23 @@ pub enum Answer {
         #[serde(default, skip_serializing_if = "is_false")]
         paused: bool,
     },
+    /// The batch that is on its way, for the partition with this tag; the number is 0 if none is.
+    /// `is_new`: this call made it.
+    Departed {
+        number: u64,
+        is_new: bool,
+        tag: String,
+        sum: u64,
+        items: Vec<MovedItem>,
+    },
     /// Numbers and words of the other verbs.
     Other(Vec<String>),
 }
+
+/// A message on its way: id; its state as a get answers it; its original due time, if that is not
+/// the time in the state; and the deadline that a retry or snooze has fixed. 0 if it has none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MovedItem(pub String, pub String, pub u64, pub u64);
 
 impl Answer {
     /// Expands a single item result, which then holds for all items.

@@ -12,7 +12,7 @@ const PROOFS: [Proof; 9] = [
     (
         "chaos --cluster",
         "1 min, or --duration",
-        "the same on three masters, with moving slots and a queue of twelve partitions",
+        "the same on three masters, with moving slots and a number of partitions that changes",
     ),
     (
         "broken",

@@ -149,6 +149,14 @@ pub fn is_partitioned(name: &str) -> bool {
     name == PARTITIONED
 }
 
+/// The name by which the checker knows a partition, from that of its queue and its tag.
+pub fn partition_name(queue: &str, tag: &str) -> String {
+    match tag {
+        "-" => queue.to_owned(),
+        tag => format!("{queue}/{tag}"),
+    }
+}
+
 /// The first `number` queues. More than [`MOST`] means those of a run on a cluster.
 pub fn planned_queues(number: usize) -> &'static [Planned] {
     if number > MOST {

@@ -59,6 +59,7 @@ impl Report<'_> {
         add("limits", json!(self.verdict.limits));
         add("follow_ups", self.verdict.follow_ups.into());
         add("windows", json!(self.verdict.windows));
+        add("moves", json!(self.verdict.moves));
         add("http", json!(self.verdict.http));
         add("schedules", json!(self.verdict.schedules));
         add(
@@ -137,6 +138,10 @@ impl Report<'_> {
         line(format!(
             "- Messages that were stored together with an ack: {}",
             verdict.follow_ups
+        ));
+        line(format!(
+            "- Messages that moved to another partition: {} in {} batches, of which {} came back",
+            verdict.moves.messages, verdict.moves.batches, verdict.moves.returned
         ));
         line(format!(
             "- Pushes with a window: {} stored a message, {} found their id remembered",

@@ -81,7 +81,8 @@ pub(crate) fn as_pushed(options: &str) -> String {
     pushed.join(" ")
 }
 
-fn words(
+/// The state of a message as a get answers it.
+pub(crate) fn words(
     id: &str,
     state: &str,
     [time_ms, failures, crashes]: [u64; 3],

@@ -7,7 +7,7 @@ use dueq::{Due, Message, OnConflict, OnExpire};
 use fastrand::Rng;
 
 use crate::payload;
-use crate::queues::{MOST_COST, Planned, planned_queues};
+use crate::queues::{MOST_COST, Planned, is_partitioned, planned_queues};
 
 /// The longest payload that a queue accepts by default.
 const PAYLOAD_LIMIT: usize = 1_048_576;
@@ -112,8 +112,8 @@ pub struct Plan {
     next_poison: u64,
     /// Whether the plan pushes each of its ids only once.
     once: bool,
-    /// Whether the queue can be parked: then few messages are due after a burst.
-    is_found: bool,
+    /// How far ahead most messages are due at the most.
+    longest_ms: u64,
     /// The first version of payloads. Queues share the names of ids, but not the versions.
     first_version: u32,
     /// Whether the queue has a limit that binds: then more messages expire and have a cost.
@@ -140,7 +140,13 @@ impl Plan {
             poison_every,
             next_poison: poison_every,
             once,
-            is_found: queue.is_found,
+            longest_ms: match queue {
+                // It can be parked: few messages are due after a burst.
+                queue if queue.is_found => 500,
+                // Messages move that are due in more than 5 s.
+                queue if is_partitioned(queue.name) => 15_000,
+                _ => 5_000,
+            },
             first_version: first_version(queue.name),
             is_limited: queue.limit.is_some(),
             is_older: false,
@@ -252,7 +258,7 @@ impl Plan {
 
     fn due(&mut self, now_ms: u64) -> Due {
         let rng = &mut self.rng;
-        let longest_ms = if self.is_found { 500 } else { 5_000 };
+        let longest_ms = self.longest_ms;
         match rng.u32(0..1_000) {
             0..400 => Due::AfterMs(0),
             400..700 => Due::AfterMs(rng.u64(1..50)),

@@ -71,7 +71,10 @@ pub const OF_MAPS: [Variant; 10] = [
         what: "remap does not look for messages",
         verb: "remap",
         shipped: shipped!("remap"),
-        exchanges: &[("if held > 0 then", "if false then")],
+        exchanges: &[(
+            "local held = messages()\n  if held > 0 then",
+            "local held = messages()\n  if false then",
+        )],
         seconds: SECONDS,
     },
     Variant {

@@ -1,6 +1,6 @@
 //! Broken servers and consumers over HTTP, and broken scripts that only they use.
 
-use super::{LIMIT_SECONDS, OF_MAPS, OF_SCHEDULES, SECONDS, VARIANTS, Variant};
+use super::{LIMIT_SECONDS, OF_MAPS, OF_MOVES, OF_SCHEDULES, SECONDS, VARIANTS, Variant};
 
 /// How a process is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -37,7 +37,7 @@ const BY_HAND: [&str; 3] = [
 impl Broken {
     pub fn all() -> impl Iterator<Item = Self> {
         let scripts = VARIANTS.into_iter().chain(OF_SCHEDULES);
-        let scripts = scripts.chain(OF_TOKENS).chain(OF_MAPS);
+        let scripts = scripts.chain(OF_TOKENS).chain(OF_MAPS).chain(OF_MOVES);
         let programs = OF_HTTP.into_iter().chain(OF_WORKERS).map(Self::Program);
         programs.chain(scripts.map(Self::Script))
     }

@@ -18,7 +18,10 @@ pub const OF_SCHEDULES: [Variant; 17] = [
         what: "push does not look whether a window remembers the id",
         verb: "push",
         shipped: shipped!("push"),
-        exchanges: &[("if not asked.reuse and remembered(i) then", "if false then")],
+        exchanges: &[(
+            "if not (earlier or asked.reuse) and remembered(i) then",
+            "if false then",
+        )],
         seconds: SCHEDULE_SECONDS,
     },
     Variant {

@@ -3,6 +3,7 @@
 use super::record::{Changed, Expected, Push, Pushed, Settled, Time, What};
 use super::ticks::is_dry_run;
 use crate::check::message::reads::ReadState;
+use crate::check::queue::moves;
 use crate::check::queue::order::Change;
 use crate::history::{Answer, Call, Verb};
 
@@ -98,7 +99,9 @@ pub(super) fn what_of(call: &Call) -> Vec<(&str, What)> {
                 )
             })
             .collect(),
-        Call::Claim { .. } | Call::Other { .. } => Vec::new(),
+        Call::Claim { .. } | Call::Depart { .. } | Call::Arrive { .. } | Call::Other { .. } => {
+            Vec::new()
+        }
     }
 }
 
@@ -112,6 +115,9 @@ pub(super) fn changes(call: &Call, answer: &Answer) -> Change {
     };
     let yes = |yes: bool| if yes { Change::Yes } else { Change::No };
     let perhaps = |perhaps: bool| if perhaps { Change::Perhaps } else { Change::No };
+    if let Some(change) = moves::changes(call, answer) {
+        return change;
+    }
     match (call, answer) {
         (Call::Push { .. }, _) => yes(one_of(&["CREATED", "MOVED"])),
         (Call::Follow { .. }, Answer::Items(words)) => {

@@ -8,6 +8,7 @@ use super::served::Served;
 use super::ticks::Ticks;
 use super::verdict::Verdict;
 use crate::check::liveness::faults::Faults;
+use crate::check::queue::moves::Moves;
 use crate::check::queue::order::{Change, Reply};
 use crate::check::queue::partitions::Partitions;
 use crate::check::queue::windows::Windowed;
@@ -26,6 +27,7 @@ pub(super) struct Collection {
     /// unknown.
     pub(super) masters: Vec<String>,
     pub(super) partitions: Partitions,
+    pub(super) moves: Moves,
     pub(super) ticks: Ticks,
     pub(super) served: Served,
     /// For each queue: a number for each of its ids.
@@ -66,6 +68,7 @@ impl Collection {
             queues: Vec::new(),
             masters: vec![String::new()],
             partitions: Partitions::default(),
+            moves: Moves::default(),
             ticks: Ticks::default(),
             served: Served::default(),
             ids: Vec::new(),
@@ -165,6 +168,11 @@ impl Collection {
     pub(super) fn settle(&mut self) {
         self.ticks.settle();
         self.clock_faults = self.faults.of_clocks();
+        for queue in 0..self.queues.len() {
+            // Partitions of a whole queue were looked through if they existed.
+            let whole = usize::from(self.queues[queue].whole);
+            self.queues[queue].scanned |= self.queues[whole].scanned;
+        }
         for queue in &self.queues {
             let pauses = &queue.operators.pauses;
             for (epoch, found) in pauses.empty_while_open(&self.epochs, queue.expires) {
@@ -244,6 +252,10 @@ impl Collection {
             (
                 self.verdict.http.proves_nothing(),
                 "consumers claimed over HTTP, and were handed nothing, or nothing again after a lost answer",
+            ),
+            (
+                self.moves.has_movers && self.verdict.moves.messages == 0,
+                "movers ran, and no message moved",
             ),
             (
                 self.has_starts_without_shares,

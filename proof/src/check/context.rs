@@ -6,6 +6,7 @@ use super::excuses::Chains;
 use super::missing::MissingChange;
 use super::record::Record;
 use super::ticks::Tick;
+use crate::check::queue::moves::Moved;
 use crate::check::queue::operators::Operators;
 use crate::check::queue::order::Reply;
 
@@ -186,11 +187,18 @@ pub(super) struct Context<'a> {
     pub(super) unknown: &'a [Record],
     pub(super) records: &'a [Record],
     pub(super) chains: &'a Chains,
+    /// All messages that moved between partitions.
+    pub(super) moves: &'a [Moved],
     /// Set if the id is that of a tick which a schedule may make.
     pub(super) tick: Option<Tick<'a>>,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    /// A moved message by its place in the list.
+    pub(super) fn moved(&self, item: u32) -> Option<&'a Moved> {
+        self.moves.get(item as usize)
+    }
+
     pub(super) fn clock_disturbed(&self, from_us: u64, until_us: u64) -> bool {
         self.clock_faults
             .iter()

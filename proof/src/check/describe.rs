@@ -80,6 +80,7 @@ fn what(record: &Record) -> String {
             Some(expected) => format!("{verb:?} {time} if {expected}: {verdict:?} {answered_ms}"),
             None => format!("{verb:?} {time}: {verdict:?} {answered_ms}"),
         },
+        What::Move { step, .. } => format!("it {step:?}"),
         What::ReadState(seen) => format!("get: {seen:?}"),
         What::Held {
             token,

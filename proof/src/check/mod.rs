@@ -69,6 +69,8 @@ pub fn check_events(histories: impl IntoIterator<Item = Vec<(u64, Event)>>) -> R
 fn judge_all(mut all: Collection) -> Verdict {
     let mut verdict = std::mem::take(&mut all.verdict);
     all.settle();
+    queue::moves::resolve(&mut all);
+    queue::partitions::judge_left(&all, &mut verdict);
     for (epoch, replies) in all.epochs.iter_mut().zip(&mut all.replies) {
         queue::order::judge(
             epoch,
@@ -100,6 +102,7 @@ fn judge_all(mut all: Collection) -> Verdict {
     queue::operators::judge(&all, verdict.swept, &mut verdict);
     queue::limits::judge(&all, &records, &unknown, &mut verdict);
     queue::partitions::judge(&all, &mut verdict);
+    queue::batches::judge(&all, &mut verdict);
     served::judge(&all, &mut verdict);
     ticks::judge(&all, &records, &mut verdict);
     all.verdict = verdict;
@@ -158,7 +161,7 @@ fn judge_ids(all: &Collection, records: &[Record], unknown: &[Record], verdict: 
     let name = |record: &Record| all.name_of(record.id);
     let (mut of_epoch, chains) = (Vec::new(), Chains::default());
     excuses::count(&all.queues, unknown, verdict);
-    let ticks = ticks::names(all);
+    let (ticks, mut copies) = (ticks::names(all), queue::copies::Copies::of(all));
     for records in records.chunk_by(|one, other| (one.id, one.epoch) == (other.id, other.epoch)) {
         let Some(first) = records.first() else {
             continue;
@@ -191,6 +194,7 @@ fn judge_ids(all: &Collection, records: &[Record], unknown: &[Record], verdict: 
             unknown: &of_epoch,
             records,
             chains: &chains,
+            moves: &all.moves.items,
             tick: ticks
                 .get(&first.id)
                 .and_then(|id| all.ticks.tick(id, records)),
@@ -209,6 +213,7 @@ fn judge_ids(all: &Collection, records: &[Record], unknown: &[Record], verdict: 
         counts.deliveries += after[1] - before[1];
         counts.violations += after[2] - before[2];
         excuses::use_up(&of_epoch, found.used, verdict);
+        copies.judge(records, &of_epoch, found.used, verdict);
         needs[usize::from(queue)].extend(found.needs.into_iter().map(|need| (epoch, need)));
         // A claim may find only timers. The tick that a timer makes may be due later than the
         // timer.

@@ -80,12 +80,33 @@ pub(super) enum What {
         attempt: u32,
         bytes: u32,
     },
+    /// A step on the way to another partition; `item` is the place in the list of all moved
+    /// messages, and names none if the call got no answer.
+    Move {
+        step: Step,
+        item: u32,
+    },
     Left {
         state: State,
         failures: u32,
         crashes: u32,
         time_ms: u64,
     },
+}
+
+/// What happens to a message that moves to another partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It leaves its partition in a batch.
+    Departs,
+    /// An answer shows that it is on its way.
+    Away,
+    /// The batch never arrives: the message is stored again where it was.
+    Returns,
+    /// It is stored in the other partition.
+    Arrives,
+    /// An answer shows that it was stored earlier.
+    Arrived,
 }
 
 /// A due time or a delay as sent.

@@ -180,6 +180,14 @@ pub struct OfWindows {
     pub remembered: u64,
 }
 
+/// Batches that left a partition, the messages in them, and batches that came back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct OfMoves {
+    pub batches: u64,
+    pub messages: u64,
+    pub returned: u64,
+}
+
 /// Counts of schedules. The fires and their counts are those of the schedules that remain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct OfSchedules {
@@ -291,6 +299,7 @@ pub struct Verdict {
     /// Messages that were stored together with an ack.
     pub follow_ups: u64,
     pub windows: OfWindows,
+    pub moves: OfMoves,
     pub http: OfHttp,
     pub explained_duplicates: BTreeMap<Cause, u64>,
     /// The unanswered calls of each kind, and how many messages they explain.

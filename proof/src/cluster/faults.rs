@@ -28,6 +28,8 @@ pub enum Kind {
     ProducerKill,
     WorkerKill,
     CancellerKill,
+    MoverKill,
+    MoverStop,
 }
 
 /// A lane: its faults follow one another, and the lanes run concurrently.
@@ -46,7 +48,11 @@ impl Kind {
 
     pub(super) fn lane(self) -> Lane {
         match self {
-            Self::ProducerKill | Self::WorkerKill | Self::CancellerKill => Lane::Processes,
+            Self::ProducerKill
+            | Self::WorkerKill
+            | Self::CancellerKill
+            | Self::MoverKill
+            | Self::MoverStop => Lane::Processes,
             _ => Lane::Cluster,
         }
     }
@@ -59,7 +65,8 @@ impl Kind {
             | Self::MasterStop
             | Self::SlotHalfway
             | Self::MasterAdd
-            | Self::AnswersDropped => 8,
+            | Self::AnswersDropped
+            | Self::MoverStop => 8,
             _ => 4,
         })
     }
@@ -109,5 +116,7 @@ async fn perform(kind: Kind, scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> R
         Kind::ProducerKill => processes::kill(Role::Producer, &scene.crew, rng, mark).await,
         Kind::WorkerKill => processes::kill(Role::Worker, &scene.crew, rng, mark).await,
         Kind::CancellerKill => processes::kill(Role::Canceller, &scene.crew, rng, mark).await,
+        Kind::MoverKill => processes::kill(Role::Mover, &scene.crew, rng, mark).await,
+        Kind::MoverStop => processes::freeze_mover(&scene.crew, rng, mark).await,
     }
 }

@@ -1,5 +1,6 @@
 //! Faults of masters: they die, freeze, become unreachable, or join and leave.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use super::{Scene, slots};
 use crate::faults::{Mark, last, process_state, target, until};
 use crate::history::{Event, now_us};
 use crate::kit::proxy::{Direction, Mode};
+use crate::queues::PARTITIONED;
 
 /// How many slots a new master gets.
 const SLOTS_OF_NEW: usize = 3;
@@ -23,7 +25,7 @@ struct Failover {
     new: Arc<Node>,
     queues: Vec<String>,
     /// For each queue: its `incarnation` and `seq` before the fault.
-    before: Vec<(String, u64)>,
+    before: HashMap<String, (String, u64)>,
     since_us: u64,
 }
 
@@ -53,16 +55,13 @@ impl Failover {
             Ok(self.new.is_master().await?.then_some(()))
         })
         .await?;
-        let (survived, mut lost) = (found(&self.new, &self.queues).await?, 0);
-        for (((queue, before), (incarnation, survived)), (_, known)) in self
-            .queues
-            .iter()
-            .zip(&self.before)
-            .zip(&survived)
-            .zip(&self.before)
-        {
+        // A mover may have made or removed partitions since the plan.
+        let (queues, mut lost) = (scene.queues_of(&self.new).await?, 0);
+        for (queue, (incarnation, survived)) in found(&self.new, &queues).await? {
+            let before = self.before.get(&queue);
+            let known = before.filter(|(known, _)| *known == incarnation);
             ensure!(
-                before.0 == *incarnation,
+                known.is_some() || queue.starts_with(PARTITIONED),
                 "{queue} was {before:?} and is {incarnation}"
             );
             // So that later answers of the old master have a `seq` between its last one and the
@@ -75,16 +74,16 @@ impl Failover {
             scene.log.write(&Event::Undone {
                 queue: queue.clone(),
                 incarnation: incarnation.clone(),
-                survived: *survived,
+                survived,
                 next: next.await?,
             });
+            lost += known.map_or(0, |(_, seq)| seq.saturating_sub(survived));
             scene.log.write(&Event::Replaced {
-                queue: queue.clone(),
-                incarnation: incarnation.clone(),
-                survived: *survived,
+                queue,
+                incarnation,
+                survived,
                 master: format!("127.0.0.1:{}", self.old.proxy.port()),
             });
-            lost += known.saturating_sub(*survived);
         }
         Ok(lost)
     }
@@ -102,16 +101,19 @@ impl Failover {
     }
 }
 
-/// `incarnation` and `seq` of queues, read from their master.
-async fn found(node: &Node, queues: &[String]) -> Result<Vec<(String, u64)>> {
-    let mut found = Vec::new();
+/// `incarnation` and `seq` of those of the queues that exist, read from their master.
+async fn found(node: &Node, queues: &[String]) -> Result<HashMap<String, (String, u64)>> {
+    let mut found = HashMap::new();
     for queue in queues {
         let meta = format!("dueq:{{{queue}}}:meta");
         let read = ["HMGET", &*meta, "incarnation", "seq"];
         let pair = until("the state of a queue", async || {
-            Ok(node.command(&read).await.ok())
+            let pair = node.command::<(Option<String>, Option<u64>)>(&read).await;
+            Ok(pair.ok())
         });
-        found.push(pair.await?);
+        if let (Some(incarnation), seq) = pair.await? {
+            found.insert(queue.clone(), (incarnation, seq.unwrap_or(0)));
+        }
     }
     Ok(found)
 }
@@ -221,7 +223,7 @@ pub(super) async fn add(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Result
     mark.begin("a new master");
     let since_us = now_us();
     let node = scene.nodes.add().await?;
-    let mut queues = scene.queues.clone();
+    let mut queues = scene.places().await?;
     rng.shuffle(&mut queues);
     let (mut moves, mut touched) = (Vec::new(), Vec::new());
     for (queue, slot) in queues.into_iter().take(SLOTS_OF_NEW) {

@@ -6,6 +6,7 @@ mod faults;
 mod masters;
 mod nodes;
 mod outages;
+mod scene;
 mod slots;
 
 use std::path::Path;
@@ -20,10 +21,10 @@ use tokio::time::Instant;
 
 pub use faults::Kind;
 
-use crate::history::{Event, Role, now_us};
+use crate::history::{Role, now_us};
 use crate::kit::place::Place;
 use crate::kit::proxy::{Mode, Proxy};
-use crate::queues::{ON_CLUSTER, is_partitioned, served_queues};
+use crate::queues::{ON_CLUSTER, served_queues};
 use crate::run::heartbeat::Heartbeat;
 use crate::run::log::Log;
 use crate::run::schedule::{Course, follow, pause_ms};
@@ -32,7 +33,8 @@ use crate::run::shim::{self, Control};
 use crate::run::stage::REPLICA_SIGN;
 use crate::run::{MAX_ATTEMPTS, Options, Ran, emptied, raise_file_limit};
 use faults::Lane;
-use nodes::{Node, Nodes};
+use nodes::Nodes;
+use scene::Scene;
 
 const MASTERS: usize = 3;
 /// The default number of messages per second of all producers. It is low, because seven servers and
@@ -42,45 +44,14 @@ const RATE: u64 = 200;
 const CANCELLER_RATE: u64 = 40;
 /// The pause between two deaths of processes, in ms: a new process first connects to all servers.
 const PROCESS_PAUSE_MS: std::ops::Range<u64> = 2_000..8_000;
-const CREW: [(Role, &str, &[&str]); 5] = [
+const CREW: [(Role, &str, &[&str]); 6] = [
     (Role::Producer, "producer", &["p1", "p2", "p3"]),
     (Role::Worker, "worker", &["w1", "w2", "w3"]),
     (Role::Canceller, "canceller", &["c1"]),
     (Role::Operator, "operator", &["o1"]),
     (Role::Operator, "scheduler", &["s1"]),
+    (Role::Mover, "mover", &["m1", "m2"]),
 ];
-
-/// The parts of a run that faults need.
-struct Scene {
-    options: Options,
-    nodes: Nodes,
-    /// The queues and partitions of the workload, each with its slot.
-    queues: Vec<(String, u16)>,
-    crew: Vec<Arc<Place>>,
-    log: Arc<Log>,
-}
-
-impl Scene {
-    /// The queues that a master serves.
-    async fn queues_of(&self, master: &Node) -> Result<Vec<String>> {
-        let ranges = dueq_testkit::cluster::owners(master.port).await?;
-        let is_here = |slot: u16| {
-            let mut own = ranges
-                .iter()
-                .filter(|range| range.master == master.proxy.port());
-            own.any(|range| range.has(slot))
-        };
-        let of_master = self.queues.iter().filter(|(_, slot)| is_here(*slot));
-        Ok(of_master.map(|(queue, _)| queue.clone()).collect())
-    }
-}
-
-impl Scene {
-    /// Notes a fault that has ended: it began at `since_us` and touched these queues or partitions.
-    fn touched(&self, queues: Vec<String>, since_us: u64) {
-        self.log.write(&Event::Touched { queues, since_us });
-    }
-}
 
 /// Runs the crew and the faults until the queues have drained.
 pub async fn run(mut options: Options) -> Result<Ran> {
@@ -110,26 +81,8 @@ pub async fn run(mut options: Options) -> Result<Ran> {
             client.queue(planned.name)?,
             QueueLimits::new().max_attempts(MAX_ATTEMPTS),
         );
-        if is_partitioned(planned.name) {
-            queue.partition_into(options.partitions).await?;
-        }
         queue.configure(limits).await?;
-        for partition in queue.partitions().await? {
-            let name = match &*partition.tag {
-                "-" => planned.name.to_owned(),
-                tag => format!("{}/{tag}", planned.name),
-            };
-            queues.push((name, partition.slot));
-        }
-        let meta = format!("dueq:{{{}}}:meta", planned.name);
-        let home = nodes.owner(nodes.slot(planned.name).await?).await?;
-        if let Some(map) = home
-            .command::<Option<String>>(&["HGET", &meta, "map"])
-            .await?
-        {
-            let queue = planned.name.to_owned();
-            log.write(&Event::Map { queue, map });
-        }
+        queues.push((planned.name.to_owned(), nodes.slot(planned.name).await?));
     }
     drop(client);
     let crew = crew(&options, &nodes, &folder, &library).await?;
@@ -183,14 +136,18 @@ async fn play(scene: &Scene, version: String, folder: &Path) -> Result<Ran> {
         keepers: &keepers,
         log,
     };
-    let names: Vec<_> = scene.queues.iter().map(|(queue, _)| &**queue).collect();
+    let names = async || {
+        let places = scene.places().await?;
+        Ok(places.into_iter().map(|(queue, _)| queue).collect())
+    };
     let connect = async |queue: &str| {
         let slot = scene.nodes.slot(queue).await?;
         scene.nodes.owner(slot).await?.connection().await
     };
-    let drained_in = settle(parts, &names, connect).await?;
+    let drained_in = settle(parts, names, connect).await?;
+    scene.orphans().await?;
     let mut pushed = 0;
-    for (queue, slot) in &scene.queues {
+    for (queue, slot) in &scene.places().await? {
         let meta = format!("dueq:{{{queue}}}:meta");
         let owner = scene.nodes.owner(*slot).await?;
         let of_queue: Option<u64> = owner.command(&["HGET", &meta, "pushed"]).await?;
@@ -254,6 +211,7 @@ async fn crew(
                 }
                 Role::Worker => argue("--by-hand", "1".into()),
                 Role::Canceller => argue("--rate", CANCELLER_RATE.to_string()),
+                Role::Mover => argue("--partitions", options.partitions.to_string()),
                 _ => {}
             }
             match *name {

@@ -1,9 +1,8 @@
 //! Faults of masters that keep their slots but do not serve for a while, or lose their keys.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use fastrand::Rng;
 use rustix::process::Signal;
 
@@ -111,17 +110,15 @@ pub(super) async fn take_rights(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -
 /// Empties the master that has the home of the partitioned queue, while other masters keep
 /// partitions of it.
 pub(super) async fn empty_home(scene: &Scene, mark: &Mark<'_>) -> Result<()> {
-    let home = scene.nodes.slot(PARTITIONED).await?;
-    let home = scene.nodes.owner(home).await?;
+    let (home, map) = scene.map().await?;
     let (queues, since_us) = (scene.queues_of(&home).await?, now_us());
     let is_elsewhere =
         |name: &str| name.starts_with(PARTITIONED) && !queues.iter().any(|here| here == name);
-    let kept = scene.queues.iter().filter(|(name, _)| is_elsewhere(name));
-    let kept = kept.count();
-    if kept == 0 {
+    let kept = scene.places().await?;
+    let kept = kept.iter().filter(|(name, _)| is_elsewhere(name)).count();
+    let Some(map) = map.filter(|_| kept > 0) else {
         return Err(NoTarget("partition on another master".to_owned()).into());
-    }
-    let map = map(&home).await?.context("the home has no map")?;
+    };
     mark.begin(&format!("{} with {} queues", home.name, queues.len()));
     for (queue, incarnation) in queues.iter().zip(emptied(&home, &queues).await?) {
         if !incarnation.is_empty() {
@@ -131,8 +128,11 @@ pub(super) async fn empty_home(scene: &Scene, mark: &Mark<'_>) -> Result<()> {
             });
         }
     }
-    let back = until("the map at its home", async || {
-        Ok(self::map(&home).await?.filter(|now| *now == map))
+    let epoch: u64 = map.split('|').next().unwrap_or_default().parse()?;
+    let meta = format!("dueq:{{{PARTITIONED}}}:meta");
+    let back = until("the map at its home, or a newer one", async || {
+        let now: Option<u64> = home.command(&["HGET", &meta, "epoch"]).await?;
+        Ok(now.filter(|now| *now >= epoch))
     });
     let back = back.await;
     scene.touched(queues, since_us);
@@ -140,11 +140,6 @@ pub(super) async fn empty_home(scene: &Scene, mark: &Mark<'_>) -> Result<()> {
     back?;
     mark.trace(&format!("the map is back, {kept} partitions were kept"));
     Ok(())
-}
-
-async fn map(home: &Arc<Node>) -> Result<Option<String>> {
-    let meta = format!("dueq:{{{PARTITIONED}}}:meta");
-    home.command(&["HGET", &meta, "map"]).await
 }
 
 /// Empties a master. Returns the incarnation that each queue had; empty if it did not exist.

@@ -30,7 +30,7 @@ struct Trip {
 impl Trip {
     /// Chooses a queue and its new master, by the seed.
     async fn plan(scene: &Scene, rng: &mut Rng) -> Result<Self> {
-        let (queue, slot) = rng.choice(&scene.queues).context("no queues")?.clone();
+        let (queue, slot) = rng.choice(scene.places().await?).context("no queues")?;
         let from = scene.nodes.owner(slot).await?;
         let mut others = scene.nodes.masters().await?;
         others.retain(|node| node.port != from.port);

@@ -1,6 +1,6 @@
 //! Reads the arguments of a script call into a [`Call`].
 
-use super::{number, text};
+use super::{batch, number, text};
 use crate::history::{Call, ChangeItem, PushItem, SettleItem, Verb};
 use crate::payload;
 /// The last 8 bytes of a token, in hexadecimal: enough to tell claims apart. The first bytes may
@@ -91,6 +91,17 @@ pub(super) fn call_of(verb: &str, args: &[&[u8]]) -> Call {
             ids,
             if dead.starts_with(b"1") { "dead" } else { "" },
         ),
+        // Names that begin with a control byte are what the partition remembers of an id.
+        ("depart", [fate, _, _, _, names @ ..]) => {
+            let is_id = |name: &&&[u8]| name.first().is_some_and(|byte| *byte >= 32);
+            let ids = names.iter().filter(is_id).map(|id| text(id)).collect();
+            let fate = text(fate);
+            Call::Depart { fate, ids }
+        }
+        ("arrive", [from, of, bytes]) => {
+            let (from, number, sum) = (text(from), number(of), batch::sum(bytes));
+            Call::Arrive { from, number, sum }
+        }
         ("get", ids) => change(Verb::Get, ids, ""),
         ("run_now", ids) => change(Verb::RunNow, ids, ""),
         ("requeue", [b"ids", ids @ ..]) => change(Verb::Requeue, ids, ""),

@@ -1,6 +1,7 @@
 //! Records every script call of this process in its history, before it is sent and when it is
 //! answered.
 
+mod batch;
 mod call;
 mod reply;
 
@@ -140,11 +141,13 @@ impl Observer for Recorder {
             String::new()
         };
         self.verbs().insert(call, (verb, id));
+        let (epoch, probes) = fence_of(args);
         self.diary.write(&Event::Invoke {
             call,
             queue: queue.to_owned(),
             master: self.master(call),
-            epoch: epoch_of(args),
+            epoch,
+            probes,
             what: call_of(verb, args),
         });
     }
@@ -173,11 +176,16 @@ impl Observer for Recorder {
     }
 }
 
-/// The epoch in a script's first argument: `m<epoch>`, possibly followed by a test clock.
-fn epoch_of(args: &[&[u8]]) -> u64 {
-    let epoch = args.first().and_then(|first| first.strip_prefix(b"m"));
-    let digits = epoch.and_then(|rest| rest.split(|byte| *byte == b' ').next());
-    digits.map_or(0, number)
+/// The epoch in a script's first argument, and whether the call is a probe: `m` or `p` and the
+/// epoch, possibly followed by a test clock.
+fn fence_of(args: &[&[u8]]) -> (u64, bool) {
+    let (probes, rest) = match args.first() {
+        Some([b'm', rest @ ..]) => (false, rest),
+        Some([b'p', rest @ ..]) => (true, rest),
+        _ => return (0, false),
+    };
+    let digits = rest.split(|byte| *byte == b' ').next();
+    (digits.map_or(0, number), probes)
 }
 
 fn text(bytes: &[u8]) -> String {

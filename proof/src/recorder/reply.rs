@@ -2,7 +2,7 @@
 
 use dueq::harness::Reply;
 
-use super::text;
+use super::{batch, text};
 use crate::history::{Answer, ClaimedItem, Event};
 use crate::{payload, stored};
 /// Parses a reply; `None` if this verb cannot reply so. `id` is the id of a get.
@@ -51,6 +51,27 @@ pub(super) fn answered(call: u64, verb: &str, id: &str, reply: &Reply) -> Option
                     .map(item)
                     .collect::<Option<_>>()?,
                 paused: rest.get(2) == Some(&Reply::Int(1)),
+            }
+        }
+        (
+            "depart",
+            [
+                Reply::Int(number),
+                Reply::Bytes(tag),
+                _,
+                Reply::Bytes(bytes),
+            ],
+        ) => {
+            Answer::Departed {
+                number: u64::try_from(*number).ok()?,
+                // The number of a new batch is at least the time in microseconds.
+                is_new: number >= now_us,
+                tag: text(tag),
+                sum: batch::sum(bytes),
+                items: match &bytes[..] {
+                    [] => Vec::new(),
+                    bytes => batch::items(bytes)?,
+                },
             }
         }
         // Pages and figures change nothing, so only their length is recorded.

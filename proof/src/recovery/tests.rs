@@ -70,6 +70,7 @@ fn a_late_recovery_is_reported() -> Result<()> {
             queue: "chaos".into(),
             master: String::new(),
             epoch: 0,
+            probes: false,
             what,
         };
         let told = Event::Ok {
@@ -154,6 +155,7 @@ fn failover_recovery_counts_grants_of_the_new_master() -> Result<()> {
             queue: "chaos".into(),
             master: String::new(),
             epoch: 0,
+            probes: false,
             what,
         }
     };

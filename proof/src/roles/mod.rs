@@ -4,6 +4,7 @@ mod by_hand;
 mod canceller;
 mod consumer;
 pub(crate) mod drill;
+mod mover;
 mod operator;
 mod producer;
 mod scheduler;
@@ -94,6 +95,9 @@ pub struct Options {
     /// that it lets run out
     #[arg(long, default_value_t = 20)]
     pub by_hand: u32,
+    /// The most partitions that a mover gives the queue that may have several
+    #[arg(long, default_value_t = 12)]
+    pub partitions: usize,
     /// A canceller only purges its queue, repeatedly
     #[arg(long)]
     pub purge: bool,
@@ -119,6 +123,8 @@ pub enum Kind {
     Operator,
     /// Applies, triggers, backfills, pauses and removes schedules
     Scheduler,
+    /// Changes the number of partitions
+    Mover,
     /// Serves the queues over HTTP
     Serve,
     /// Claims and settles over HTTP
@@ -133,6 +139,7 @@ pub async fn run(options: Options) -> Result<()> {
         Kind::Producer => Role::Producer,
         Kind::Worker => Role::Worker,
         Kind::Canceller => Role::Canceller,
+        Kind::Mover => Role::Mover,
         Kind::Serve => Role::Serve,
         Kind::Consumer => Role::Consumer,
         Kind::Operator | Kind::Scheduler | Kind::Drill => Role::Operator,
@@ -177,6 +184,7 @@ pub async fn run(options: Options) -> Result<()> {
         Kind::Canceller => canceller::run(&options, queues, &diary, stop).await?,
         Kind::Operator => operator::run(&options, queues, &diary, stop).await?,
         Kind::Scheduler => scheduler::run(&options, queues, stop).await?,
+        Kind::Mover => mover::run(&options, queues, &diary, stop).await?,
         Kind::Drill => drill::run(&options, &client, &diary).await?,
         Kind::Serve | Kind::Consumer => {}
     }

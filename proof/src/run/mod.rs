@@ -65,7 +65,7 @@ pub struct Options {
     /// On a cluster of three masters and three replicas, with fifty queues
     #[arg(long, conflicts_with_all = ["faults", "messages", "queues"])]
     pub cluster: bool,
-    /// Partitions of the queue `parts` on a cluster
+    /// The most partitions of the queue `parts` on a cluster
     #[arg(long, default_value_t = 12, requires = "cluster")]
     pub partitions: usize,
     /// Only these faults of a cluster
@@ -261,9 +261,10 @@ async fn stage_run(stage: &Arc<Stage>, server: String) -> Result<Ran> {
         keepers: &stage.keepers,
         log,
     };
-    let queues: Vec<_> = stage.queues().iter().map(|queue| queue.name).collect();
+    let queues = stage.queues().iter().map(|queue| queue.name.to_owned());
+    let queues = async || Ok(queues.collect());
     let connect = async |_: &str| stage.store().connection().await;
-    let drained_in = settle::settle(parts, &queues, connect).await?;
+    let drained_in = settle::settle(parts, queues, connect).await?;
     if let Some(end) = stage.store().ended()? {
         log.wrong(format!("the server ended unexpectedly: {end}"));
     }

@@ -29,10 +29,10 @@ pub struct Parts<'a> {
 }
 
 /// Starts no more faults, and ends producers and cancellers; workers go on until no message is
-/// left, and are ended, too.
+/// left, and are ended, too. `names` are the queues and partitions after that.
 pub async fn settle(
     parts: Parts<'_>,
-    queues: &[&str],
+    names: impl AsyncFnOnce() -> Result<Vec<String>>,
     connect: impl AsyncFn(&str) -> Result<MultiplexedConnection>,
 ) -> Result<Duration> {
     let Parts {
@@ -55,8 +55,9 @@ pub async fn settle(
         }
     }
     let mut connections = HashMap::new();
-    for queue in queues {
-        connections.insert(*queue, connect(queue).await?);
+    for queue in names().await? {
+        let connection = connect(&queue).await?;
+        connections.insert(queue, connection);
     }
     let mut said = begun;
     loop {
@@ -94,7 +95,7 @@ pub async fn settle(
     for (queue, connection) in &mut connections {
         // An empty list tells the checker that no other message is left.
         log.write(&Event::Left {
-            queue: (*queue).to_owned(),
+            queue: queue.clone(),
             state: State::Scheduled,
             items: Vec::new(),
         });

@@ -8,8 +8,9 @@ use anyhow::Result;
 use tokio::task::LocalSet;
 
 use super::chaos::judge;
-use crate::broken::{Broken, OF_MAPS, OF_SCHEDULES, OF_TOKENS, Program};
+use crate::broken::{Broken, OF_MAPS, OF_MOVES, OF_SCHEDULES, OF_TOKENS, Program};
 use crate::check::Verdict;
+use crate::cluster;
 use crate::drills;
 use crate::queues::MOST;
 use crate::run::{self, Options};
@@ -128,6 +129,7 @@ async fn is_caught(broken: &Broken, options: &Arguments) -> Result<bool> {
         let verdict = drills::run(options.server.clone(), scripts.as_deref(), &folder).await?;
         return Ok(tell(broken, &verdict));
     }
+    let moves = OF_MOVES.iter().any(|known| known.name == broken.name());
     let mut of_schedules = OF_SCHEDULES.iter();
     let of_tokens = OF_TOKENS.map(|known| known.name);
     let rate = match broken {
@@ -147,7 +149,7 @@ async fn is_caught(broken: &Broken, options: &Arguments) -> Result<bool> {
         scripts,
         keep: Some(folder),
         no_faults: true,
-        partitions: 1,
+        cluster: moves,
         server: options.server.clone(),
         // A queue with a broken script may never drain.
         drain_limit: 3,
@@ -155,7 +157,10 @@ async fn is_caught(broken: &Broken, options: &Arguments) -> Result<bool> {
         broken: broken.program(),
         ..Options::default()
     };
-    let ran = run::run(options).await?;
+    let ran = match moves {
+        true => Box::pin(cluster::run(options)).await?,
+        false => Box::pin(run::run(options)).await?,
+    };
     Ok(tell(broken, &judge(&ran.folder).await?))
 }
 

@@ -11,6 +11,7 @@ mod histories;
 mod http;
 mod late_ticks;
 mod limits;
+mod moves;
 mod operators;
 mod partitions;
 mod repeats;

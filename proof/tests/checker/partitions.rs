@@ -33,17 +33,83 @@ fn a_message_is_made_where_its_id_belongs() {
     for other in ["q", "q/3", "q/5"] {
         pushed(other).has(Kind::InTwoPartitions);
     }
-    // While a map is changing, no call is routed by it.
-    let mut story = at("q/3");
+}
+
+/// Like `at`, while the partitions change: the id belongs to `q/9`, and from now on to `q/3`.
+fn changing(partition: &'static str) -> Story {
+    let mut story = at(partition);
     story.epoch = 8;
     story.write(Event::Map {
         queue: "q".into(),
         map: "8|- 3 5 9|- 3".into(),
     });
     story
-        .push(ID, "+0", "CREATED")
-        .left(State::Scheduled, &[(ID, 0, 0)])
-        .is_clean();
+}
+
+#[test]
+fn while_partitions_change_a_message_is_made_in_the_new_one() {
+    let pushed = |partition, probes| {
+        let mut story = changing(partition);
+        story.probes = probes;
+        story.push(ID, "+0", "CREATED");
+        story.verdict().count(Kind::InTwoPartitions) > 0
+    };
+    let calls = ["q/3", "q/9", "q/5"].map(|partition| pushed(partition, false));
+    assert_eq!(calls, [false, true, true]);
+    let probes = ["q/3", "q/9", "q/5"].map(|partition| pushed(partition, true));
+    assert_eq!(probes, [true; 3], "a probe creates nothing");
+}
+
+#[test]
+fn while_partitions_change_a_message_is_looked_for_in_both() {
+    let asked = |partition, probes, verdict| {
+        let mut story = changing(partition);
+        story.probes = probes;
+        story.cancel(ID, verdict);
+        story.verdict().count(Kind::InNone)
+    };
+    assert_eq!(asked("q/9", true, "AWAY"), 0);
+    assert_eq!(asked("q/3", true, "AWAY"), 0);
+    assert_eq!(asked("q/3", false, "ABSENT"), 0);
+    assert_eq!(asked("q/9", false, "ABSENT"), 1);
+    assert_eq!(asked("q/5", true, "AWAY"), 1);
+}
+
+#[test]
+fn while_partitions_change_both_may_grant_a_message() {
+    let claimed = |partition| {
+        let mut story = changing(partition);
+        story.claim(ID, 0, 1);
+        story.verdict().count(Kind::InTwoPartitions)
+    };
+    let found = ["q/3", "q/9", "q/5"].map(claimed);
+    assert_eq!(found, [0, 0, 1]);
+}
+
+#[test]
+fn a_message_that_remains_is_where_the_last_map_has_it() {
+    let left = |map: &str| {
+        let mut story = pushed("q/9");
+        let (queue, map) = ("q".into(), map.into());
+        story.write(Event::Map { queue, map });
+        story.verdict().count(Kind::InTwoPartitions)
+    };
+    assert_eq!(left("8|- 3 5 9|- 3 5 9"), 0);
+    assert_eq!(left("8|- 3 5 9|- 3"), 1);
+}
+
+#[test]
+fn caller_gets_what_the_old_partition_remembers() {
+    let mut story = changing("q/9");
+    story.probes = true;
+    story.asked(1, Verb::Cancel, ID);
+    story.cancel(ID, "AWAY CANCELLED").told(1, "CANCELLED");
+    assert_eq!(story.verdict().count(Kind::ApiLies), 0);
+    let mut story = changing("q/9");
+    story.probes = true;
+    story.asked(1, Verb::Cancel, ID);
+    story.cancel(ID, "AWAY").told(1, "CANCELLED");
+    assert_eq!(story.verdict().count(Kind::ApiLies), 1);
 }
 
 #[test]
@@ -170,6 +236,30 @@ fn a_partition_is_attended_all_the_time() {
     assert_eq!(beats(10..15, false), 1);
     assert_eq!(beats(10..15, true), 0);
     assert_eq!(beats(26..30, false), 1);
+}
+
+#[test]
+fn a_partition_is_attended_while_a_map_names_it() {
+    let silent_since = |second: u64, map: Option<&str>| {
+        let mut story = at("q/9");
+        for beat in 0..second {
+            story.at(beat * 1_000).other("beat", &[], &[]);
+        }
+        if let Some(map) = map {
+            let (queue, map) = ("q".into(), map.into());
+            story.write(Event::Map { queue, map });
+        }
+        story.at(30_000).write(Event::Calm);
+        story.verdict().count(Kind::Unattended)
+    };
+    assert_eq!(silent_since(30, None), 0);
+    assert_eq!(silent_since(20, None), 1);
+    assert_eq!(
+        silent_since(20, Some("8|- 3 5 9|- 3")),
+        1,
+        "it is named still"
+    );
+    assert_eq!(silent_since(20, Some("8|- 3|- 3")), 0);
 }
 
 #[test]

@@ -5,6 +5,7 @@ pub(in crate::node) mod beat_mode;
 pub(in crate::node) mod claim_state;
 pub(crate) mod health;
 pub(in crate::node) mod leases;
+pub(in crate::node) mod loss;
 pub(in crate::node) mod lost_claim;
 pub(in crate::node) mod newest_reply;
 pub(in crate::node) mod oldest_due;

@@ -11,8 +11,10 @@ use crate::history::Phase;
 use crate::queues::PARKING;
 
 /// Faults that delay no claim: a running node still finds due messages.
-const HARMLESS: [&str; 18] = [
+const HARMLESS: [&str; 20] = [
     "producer_kill",
+    "mover_kill",
+    "mover_stop",
     "canceller_kill",
     "operator_kill",
     "serve_kill",
@@ -52,8 +54,10 @@ const SERVER_OUTAGES: [&str; 7] = [
     "rights_taken",
 ];
 /// Faults that cut no subscription of a worker.
-const KEEP_SUBSCRIPTIONS: [&str; 14] = [
+const KEEP_SUBSCRIPTIONS: [&str; 16] = [
     "producer_kill",
+    "mover_kill",
+    "mover_stop",
     "canceller_kill",
     "operator_kill",
     "serve_kill",
@@ -173,6 +177,12 @@ impl Faults {
     pub(crate) fn of_clocks(&self) -> Vec<Span> {
         let clocks = self.begun().filter(|fault| fault.name.contains("clock"));
         clocks.map(Fault::span).collect()
+    }
+
+    /// The spans in which a mover was killed.
+    pub(crate) fn of_movers(&self) -> Vec<Span> {
+        let killed = self.begun().filter(|fault| fault.name == "mover_kill");
+        killed.map(Fault::span).collect()
     }
 
     /// The spans in which the run's only server could not answer.

@@ -70,6 +70,10 @@ impl Hypothesis {
                 self.allows_left(state, (failures, crashes), context)?;
                 self.allows_left_time(state, time_ms, context)
             }
+            What::Move { step, item } => match context.moved(item) {
+                Some(moved) => self.allows_move(step, moved, record, context),
+                None => Ok(()),
+            },
             What::ReadState(seen) => self.allows_seen(seen, record, context),
             What::Held {
                 token,
@@ -130,6 +134,7 @@ impl Hypothesis {
             Gone::Acked => Kind::ClaimedAfterAck,
             Gone::Cancelled | Gone::Purged => Kind::FiredAfterCancel,
             Gone::Expired => Kind::GrantedExpired,
+            Gone::Departed => Kind::InTwoPartitions,
             Gone::Vanished => Kind::Contradictions,
         }
     }

@@ -26,6 +26,8 @@ pub(crate) enum Gone {
     Purged,
     /// The message was dropped because it expired.
     Expired,
+    /// It is on its way to another partition, or there.
+    Departed,
     /// The message should exist. The violation is already counted.
     Vanished,
 }
@@ -86,6 +88,10 @@ pub(crate) struct Hypothesis {
     /// process knows.
     pub(crate) slack: u32,
     pub(crate) slack_seq: u64,
+    /// The batch in which it departed, arrived or came back last, 0 if no answer has shown it;
+    /// below, the last batch that arrived or came back.
+    pub(crate) batch: u64,
+    pub(crate) arrived: u64,
 }
 
 impl Hypothesis {
@@ -121,6 +127,8 @@ impl Hypothesis {
         swept: 0,
         slack: 0,
         slack_seq: 0,
+        batch: 0,
+        arrived: 0,
     };
 
     pub(crate) fn is_there(&self) -> bool {

@@ -7,7 +7,7 @@ use crate::check::context::Context;
 use crate::check::describe::story;
 use crate::check::excuses::Need;
 use crate::check::liveness::lateness::Wait;
-use crate::check::message::hypothesis::{Hypothesis, Status};
+use crate::check::message::hypothesis::{Gone, Hypothesis, Status};
 use crate::check::message::options::Expiry;
 use crate::check::message::unknown::{hide, spread};
 use crate::check::record::{Pushed, Record, Settled, What};
@@ -228,7 +228,9 @@ impl Case<'_> {
             for life in later {
                 let is_over =
                     life.may_be_trimmed(&self.context) || life.may_be_replaced(&end, &self.context);
-                if !life.is_there() || is_over {
+                // A message must not leave in a batch that nobody knows.
+                let vanished = life.status == Status::Absent(Gone::Departed) && life.batch == 0;
+                if !life.is_there() && !vanished || is_over {
                     gone.push(life);
                 } else if operators.may_purge(&life, &end, &self.context) {
                     gone.push(life.purged(&end));

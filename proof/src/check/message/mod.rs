@@ -4,6 +4,7 @@ pub(super) mod allowed;
 pub(super) mod expiry;
 pub(super) mod hypothesis;
 pub(super) mod judge;
+pub(super) mod moves;
 pub(super) mod options;
 pub(super) mod reads;
 pub(super) mod repeats;

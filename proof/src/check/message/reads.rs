@@ -12,15 +12,16 @@ use crate::history::State;
 pub(crate) struct ReadState(Option<Found>);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Found {
-    state: State,
-    time_ms: u64,
-    failures: u32,
-    crashes: u32,
-    version: u32,
-    bytes: u32,
-    options: u32,
-    expiry: Expiry,
+pub(crate) struct Found {
+    pub(crate) state: State,
+    pub(crate) time_ms: u64,
+    pub(crate) failures: u32,
+    pub(crate) crashes: u32,
+    pub(crate) version: u32,
+    pub(crate) bytes: u32,
+    pub(crate) options: u32,
+    pub(crate) max_attempts: u32,
+    pub(crate) expiry: Expiry,
 }
 
 impl ReadState {
@@ -39,8 +40,21 @@ impl ReadState {
             version: words.next()?.parse().ok()?,
             bytes: words.next()?.parse().ok()?,
             options: options.number,
+            max_attempts: options.max_attempts,
             expiry: options.expiry,
         })))
+    }
+}
+
+impl ReadState {
+    pub(crate) fn found(self) -> Option<Found> {
+        self.0
+    }
+
+    /// The time at which the message is due, unless it is dead.
+    pub(crate) fn due_ms(self) -> Option<u64> {
+        let waiting = self.0.filter(|found| found.state != State::Dead);
+        waiting.map(|found| found.time_ms)
     }
 }
 

@@ -62,6 +62,11 @@ impl Hypothesis {
                 let sure = alone && !context.epoch.is_made_by_another(record.seq());
                 life.after_change(verb, verdict, (time, answered_ms, sure), record);
             }
+            What::Move { step, item } => {
+                if let Some(moved) = context.moved(item) {
+                    life.after_move(step, moved, record);
+                }
+            }
             What::ReadState(_) => {}
             // The reply to its claim was lost.
             What::Held {
@@ -109,7 +114,7 @@ impl Hypothesis {
 
     /// Notes the last change. An answer about the state alone does not show since when the message
     /// had it: only changes count.
-    fn changed_by(&mut self, record: &Record) {
+    pub(crate) fn changed_by(&mut self, record: &Record) {
         (self.seq, self.now_ms, self.answered_us) =
             (record.seq(), record.now(), record.answered_us);
         if !self.is_there() {
@@ -137,6 +142,7 @@ impl Hypothesis {
                     chain,
                     swept,
                     expired,
+                    arrived,
                     ..
                 } = *self;
                 *self = Self {
@@ -146,6 +152,7 @@ impl Hypothesis {
                     chain,
                     swept,
                     expired,
+                    arrived,
                     ..Self::NONE
                 };
                 self.remember(until_ms.max(least), until_ms.max(most), record.seq());

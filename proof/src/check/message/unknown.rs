@@ -102,6 +102,9 @@ impl Hypothesis {
             What::Push { push, .. } => {
                 lives.extend(life.perhaps_pushed(&push, call, next, context))
             }
+            What::Move { step, item } => {
+                lives.extend(life.perhaps_moved(step, context.moved(item)))
+            }
             What::Settle {
                 verb, token, time, ..
             } if self.status == Status::Leased && self.token == Some(token) => {

@@ -7,7 +7,7 @@ use crate::check::calls::{token_of, what_of};
 use crate::check::message::options::Options;
 use crate::check::message::reads::ReadState;
 use crate::check::queue::order::{Change, Reply};
-use crate::check::queue::partitions::ids_of;
+use crate::check::queue::partitions::{By, ids_of};
 use crate::check::queue::windows::{Windowed, window_of};
 use crate::check::record::{
     Changed, Held, Pushed, Record, Settled, What, changed, pushed, settled, split, whole_ms,
@@ -15,7 +15,7 @@ use crate::check::record::{
 use crate::check::served::{Delivery, Grant};
 use crate::check::verdict::Kind;
 use crate::history::{Answer, Call, ClaimedItem, Role, Verb};
-use crate::queues::is_limited;
+use crate::queues::{is_limited, partition_name};
 
 impl Process<'_> {
     /// The index of the whole queue to which a partition belongs: callers and handlers do not know
@@ -28,12 +28,19 @@ impl Process<'_> {
         self.all.queues[usize::from(queue)].whole
     }
 
+    /// The number of the partition with this tag of the same queue.
+    pub(super) fn sibling(&mut self, queue: u16, tag: &str) -> u16 {
+        let whole = self.all.queues[self.whole(queue)].name.clone();
+        self.all.queue(&partition_name(&whole, tag))
+    }
+
     /// A claimed message must belong to the partition that granted it.
     pub(super) fn granted_in(&mut self, open: &Open, epoch: u64, answer: &Answer) {
         if let Answer::Claimed { items, .. } = answer {
             let ids: Vec<_> = items.iter().map(|item| (&*item.0, true)).collect();
             let whole = self.whole_number(open.queue);
-            self.all.named((whole, open.queue), (epoch, epoch), &ids);
+            let by = (By::Claim, epoch, epoch);
+            self.all.named((whole, open.queue), by, &ids);
         }
     }
 
@@ -44,9 +51,9 @@ impl Process<'_> {
             self.all.queues[whole].name.clone(),
         );
         let now_us = u64::try_from(now_us).unwrap_or(0);
-        self.all
-            .partitions
-            .answered((number, &name), open.queue, &open.call, answer, now_us);
+        let at_us = (open.asked_us, now_us);
+        let partitions = &mut self.all.partitions;
+        partitions.answered((number, &name), open.queue, &open.call, answer, at_us);
     }
 
     /// Notes that an answered call with ids came to this partition.
@@ -61,7 +68,8 @@ impl Process<'_> {
         let made = |word: &String| is_push && word == "CREATED";
         let ids: Vec<_> = ids.into_iter().zip(verdicts.iter().map(made)).collect();
         let queues = (u16::try_from(whole).unwrap_or(u16::MAX), open.queue);
-        self.all.named(queues, (open.epoch, epoch), &ids);
+        let by = if open.probes { By::Probe } else { By::Call };
+        self.all.named(queues, (by, open.epoch, epoch), &ids);
     }
 
     pub(super) fn answered(
@@ -205,6 +213,14 @@ impl Process<'_> {
                     self.add(&id, open.queue, record, what);
                 }
             }
+            (Call::Depart { fate, .. }, answer @ Answer::Departed { .. }) => {
+                self.all.moves.departed(open.queue, fate, answer, record);
+            }
+            (call @ Call::Arrive { from, .. }, Answer::Other(words)) => {
+                let from = self.sibling(open.queue, from);
+                let said = words.first().map_or("", String::as_str);
+                self.all.moves.arrived(open.queue, from, call, said, record);
+            }
             (Call::Other { verb, .. }, Answer::Other(words)) if verb == "reap" => {
                 let died: u64 = words.get(1).and_then(|word| word.parse().ok()).unwrap_or(0);
                 self.all.queues[usize::from(open.queue)].died += died;
@@ -267,6 +283,11 @@ impl Process<'_> {
                 self.all.verdict.found(Kind::ChildOfRefusedAck, || {
                     format!("{id} was refused, and the ack of {call:?} was not: {word}")
                 });
+            }
+            // Whatever the call wanted: the message is not there, and the call did nothing.
+            if word == "MOVING" || split(word).0 == "AWAY" {
+                self.add(id, queue, record, What::ReadState(ReadState::default()));
+                continue;
             }
             if word.starts_with("REMEMBERED ") {
                 self.all.verdict.windows.remembered += 1;

@@ -5,6 +5,7 @@ use super::{Open, Process};
 use crate::check::calls::{token_of, what_of};
 use crate::check::context::Lost;
 use crate::check::excuses::UNDER_WAY_US;
+use crate::check::message::reads::ReadState;
 use crate::check::record::{Held, Push, Record, What};
 use crate::check::verdict::Kind;
 use crate::check::workers::callers::Asking;
@@ -104,6 +105,25 @@ impl Process<'_> {
             token,
             given_up: false,
         });
+        let template = Record {
+            id: 0,
+            epoch: u16::MAX,
+            process: self.number,
+            order: 0,
+            now_us: 0,
+            asked_us,
+            answered_us: until_us,
+            what: What::ReadState(ReadState::default()),
+        };
+        if matches!(open.call, Call::Depart { .. } | Call::Arrive { .. }) {
+            let from = match &open.call {
+                Call::Arrive { from, .. } => self.sibling(open.queue, from),
+                _ => open.queue,
+            };
+            self.all
+                .moves
+                .unknown(open.queue, from, &open.call, template);
+        }
         for (id, what) in what_of(&open.call) {
             let id = self.all.id(open.queue, id);
             if matches!(
@@ -117,13 +137,8 @@ impl Process<'_> {
             }
             self.all.unknown.push(Record {
                 id,
-                epoch: u16::MAX,
-                process: self.number,
-                order: 0,
-                now_us: 0,
-                asked_us,
-                answered_us: until_us,
                 what,
+                ..template
             });
         }
     }

@@ -26,6 +26,7 @@ struct Open {
     queue: u16,
     master: u16,
     epoch: u64,
+    probes: bool,
     call: Call,
 }
 
@@ -103,6 +104,7 @@ impl Process<'_> {
                 if role == Role::Worker {
                     self.all.faults.worker(&process);
                 }
+                self.all.moves.has_movers |= role == Role::Mover;
                 if let Some(name) = self.all.processes.last_mut() {
                     *name = process;
                 }
@@ -112,6 +114,7 @@ impl Process<'_> {
                 queue,
                 master,
                 epoch,
+                probes,
                 what,
             } => {
                 let (queue, master) = (self.queue(&queue), self.all.master(&master));
@@ -138,6 +141,7 @@ impl Process<'_> {
                         queue,
                         master,
                         epoch,
+                        probes,
                         call: what,
                     },
                 );
@@ -276,7 +280,7 @@ impl Process<'_> {
             }
             Event::Map { queue, map } => {
                 let number = self.queue(&queue);
-                self.all.partitions.map((number, &queue), &map);
+                self.all.partitions.map((number, &queue), &map, t_us);
             }
             Event::Touched { queues, since_us } => {
                 for queue in queues {

@@ -1,12 +1,13 @@
 //! Queues with several partitions: whether each call that names an id came to the partition of that
 //! id by the call's map, and whether every partition was attended.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::check::collect::Collection;
 use crate::check::liveness::faults::{Span, after, outside_us};
 use crate::check::verdict::{Kind, Verdict};
 use crate::history::{Answer, Call, Verb};
+use crate::queues::partition_name;
 
 /// The longest time without a beat, a promote or a reap at a partition, while workers run.
 const LONGEST_US: u64 = 4_000_000;
@@ -16,12 +17,23 @@ const SETTLE_US: u64 = 4_000_000;
 /// How long a partition remembers an id that was cancelled.
 const REMEMBERED_US: u64 = 12_000_000;
 
+/// How a call came to the ids that it named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    Call,
+    /// A call that may create nothing: the ids belong elsewhere by the new list.
+    Probe,
+    /// The partition granted them.
+    Claim,
+}
+
 /// An answered call that named an id.
 #[derive(Debug)]
 struct Named {
     /// The whole queue; and the partition, as a queue of its own.
     queue: u16,
     partition: u16,
+    by: By,
     epoch: u64,
     /// The CRC of the part of the id that decides the partition.
     crc: u32,
@@ -30,12 +42,33 @@ struct Named {
     made: bool,
 }
 
+/// A map: the names of the partitions by index, in the old and the new list; and when a process
+/// first gave it to a partition.
+#[derive(Debug)]
+struct Map {
+    old: Vec<String>,
+    new: Vec<String>,
+    since_us: u64,
+}
+
+impl Map {
+    fn place(partitions: &[String], crc: u32) -> &str {
+        let index = (u64::from(crc) * partitions.len() as u64) >> 32;
+        &partitions[usize::try_from(index).unwrap_or(0)]
+    }
+
+    fn names(&self, partition: &str) -> bool {
+        let mut all = self.old.iter().chain(&self.new);
+        all.any(|name| name == partition)
+    }
+}
+
 /// What the histories say about partitions.
 #[derive(Debug, Default)]
 pub(crate) struct Partitions {
     named: Vec<Named>,
-    /// For each queue and epoch: the names of the partitions by index.
-    maps: HashMap<(u16, u64), Vec<String>>,
+    /// For each queue, by epoch.
+    maps: HashMap<u16, BTreeMap<u64, Map>>,
     /// For each partition: the times at which a worker's beat, promote or reap was answered.
     attended: HashMap<u16, Vec<u64>>,
     /// For each partition: the spans in which a fault touched its master or its slot.
@@ -50,23 +83,28 @@ pub(crate) struct Partitions {
 
 impl Partitions {
     /// A map as the home has it: `EPOCH|OLD TAGS|NEW TAGS`.
-    pub(crate) fn map(&mut self, (queue, name): (u16, &str), map: &str) {
+    pub(crate) fn map(&mut self, (queue, name): (u16, &str), map: &str, since_us: u64) {
         let mut parts = map.split('|');
         let (Some(Ok(epoch)), Some(old), Some(new)) =
             (parts.next().map(str::parse), parts.next(), parts.next())
         else {
             return;
         };
-        // While a map is changing, no call is routed by it.
-        if old != new {
+        // While a queue is being deleted, no call is routed.
+        if new.is_empty() {
             return;
         }
-        let partition = |tag: &str| match tag {
-            "-" => name.to_owned(),
-            tag => format!("{name}/{tag}"),
+        let list = |tags: &str| {
+            let names = tags.split(' ').map(|tag| partition_name(name, tag));
+            names.collect()
         };
-        let partitions = new.split(' ').map(partition).collect();
-        self.maps.insert((queue, epoch), partitions);
+        let maps = self.maps.entry(queue).or_default();
+        let known = maps.entry(epoch).or_insert_with(|| Map {
+            old: list(old),
+            new: list(new),
+            since_us,
+        });
+        known.since_us = known.since_us.min(since_us);
     }
 
     /// Notes what an answered call says about the maps of a partition.
@@ -76,14 +114,14 @@ impl Partitions {
         partition: u16,
         call: &Call,
         answer: &Answer,
-        now_us: u64,
+        (asked_us, now_us): (u64, u64),
     ) {
         match (call, answer) {
             (Call::Other { verb, args }, Answer::Other(words))
                 if verb == "remap" && words.first().is_some_and(|word| word == "DONE") =>
             {
                 let map = args.last().map_or("", |map| map);
-                self.map((queue, name), map);
+                self.map((queue, name), map, asked_us);
                 if args.first().is_some_and(|form| form == "change") {
                     self.changed.push((partition, now_us));
                 }
@@ -106,6 +144,25 @@ impl Partitions {
         }
     }
 
+    /// The spans in which the map of the queue does not name this partition.
+    fn unnamed(&self, queue: u16, partition: &str) -> Vec<Span> {
+        let (mut spans, mut since_us) = (Vec::new(), Some(0).filter(|_| partition.contains('/')));
+        for map in self.maps.get(&queue).into_iter().flat_map(BTreeMap::values) {
+            match (map.names(partition), since_us) {
+                (true, Some(from_us)) => spans.push((from_us, map.since_us)),
+                (false, None) => {
+                    since_us = Some(map.since_us);
+                    continue;
+                }
+                (false, _) => continue,
+                _ => {}
+            }
+            since_us = None;
+        }
+        spans.extend(since_us.map(|from_us| (from_us, u64::MAX)));
+        spans
+    }
+
     pub(crate) fn touched(&mut self, partition: u16, since_us: u64, until_us: u64) {
         let touched = self.touched.entry(partition).or_default();
         touched.push((since_us, until_us));
@@ -123,7 +180,7 @@ impl Collection {
     pub(crate) fn named(
         &mut self,
         (queue, partition): (u16, u16),
-        (sent, epoch): (u64, u64),
+        (by, sent, epoch): (By, u64, u64),
         ids: &[(&str, bool)],
     ) {
         if sent != epoch {
@@ -141,6 +198,7 @@ impl Collection {
             self.partitions.named.push(Named {
                 queue,
                 partition,
+                by,
                 epoch,
                 crc: crc32(deciding_part(id.as_bytes())),
                 id: number,
@@ -168,16 +226,18 @@ pub(crate) fn judge(all: &Collection, verdict: &mut Verdict) {
     attendance(all, verdict);
 }
 
-/// Judges that each id was used in the one partition that its map gives it.
+/// Judges that each id was used where its map has it: while the partitions change, a probe may look
+/// for it in either of two, and a claim may grant it in either.
 fn places(all: &Collection, verdict: &mut Verdict) {
     for named in &all.partitions.named {
         let name = &all.queues[usize::from(named.partition)].name;
-        let Some(map) = all.partitions.maps.get(&(named.queue, named.epoch)) else {
+        let maps = all.partitions.maps.get(&named.queue);
+        let Some(map) = maps.and_then(|maps| maps.get(&named.epoch)) else {
             continue;
         };
-        let index = (u64::from(named.crc) * map.len() as u64) >> 32;
-        let right = &map[usize::try_from(index).unwrap_or(0)];
-        if right == name {
+        let [old, new] = [&map.old, &map.new].map(|list| Map::place(list, named.crc));
+        let creates = named.by == By::Probe && named.made;
+        if !creates && (new == name || named.by != By::Call && old == name) {
             continue;
         }
         let kind = if named.made {
@@ -186,9 +246,28 @@ fn places(all: &Collection, verdict: &mut Verdict) {
             Kind::InNone
         };
         verdict.found(kind, || {
-            let id = all.name_of(named.id);
-            format!("{id} belongs to {right} by epoch {}", named.epoch)
+            let (id, by, epoch) = (all.name_of(named.id), named.by, named.epoch);
+            format!("{id} belongs to {new}, before to {old}, by epoch {epoch}: {by:?}")
         });
+    }
+}
+
+/// Judges that each message that remains is where the last map has it.
+pub(crate) fn judge_left(all: &Collection, verdict: &mut Verdict) {
+    for (number, _, item) in &all.left {
+        let queue = &all.queues[usize::from(all.queue_of[*number as usize])];
+        let maps = all.partitions.maps.get(&queue.whole);
+        let Some((epoch, map)) = maps.and_then(|maps| maps.last_key_value()) else {
+            continue;
+        };
+        let crc = crc32(deciding_part(item.0.as_bytes()));
+        let right = Map::place(&map.new, crc);
+        if right != queue.name {
+            verdict.found(Kind::InTwoPartitions, || {
+                let id = all.name_of(*number);
+                format!("{id} is left, and belongs to {right} by epoch {epoch}")
+            });
+        }
     }
 }
 
@@ -225,7 +304,13 @@ fn attendance(all: &Collection, verdict: &mut Verdict) {
         if crate::queues::is_found(name) {
             continue; // its nodes park it
         }
-        let excused = after(all.unreachable(*partition), SETTLE_US);
+        let mut spans = all.unreachable(*partition);
+        spans.extend(
+            all.partitions
+                .unnamed(all.queues[usize::from(*partition)].whole, name),
+        );
+        let mut excused = after(spans, SETTLE_US);
+        excused.sort_unstable();
         let mut times = times.clone();
         times.retain(|at_us| *at_us <= calm_us);
         times.push(calm_us);

@@ -137,9 +137,11 @@ impl Asking {
 
     pub(crate) fn answered(&mut self, number: u64, call: &Call, verdicts: &[String]) {
         self.note(number, call, |place| {
-            verdicts
-                .get(place)
-                .map_or(Word::NoAnswer, |word| Word::Said(word.clone()))
+            verdicts.get(place).map_or(Word::NoAnswer, |word| {
+                // What a partition remembers counts if the other one has nothing.
+                let word = word.strip_prefix("AWAY ").unwrap_or(word);
+                Word::Said(word.to_owned())
+            })
         });
     }
 

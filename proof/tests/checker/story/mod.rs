@@ -26,6 +26,8 @@ pub(crate) struct Story {
     pub(crate) master: &'static str,
     /// The epoch of the queue's map.
     pub(crate) epoch: u64,
+    /// Whether its calls may create nothing.
+    pub(crate) probes: bool,
     pub(crate) queue: &'static str,
     call: u64,
     token: u64,
@@ -90,6 +92,7 @@ impl Story {
             incarnation: "b1",
             master: "",
             epoch: 0,
+            probes: false,
             queue: "q",
             call: 0,
             token: 0,
@@ -142,6 +145,7 @@ impl Story {
             queue: self.queue.into(),
             master: self.master.into(),
             epoch: self.epoch,
+            probes: self.probes,
             what,
         });
         call

@@ -1,0 +1,107 @@
+//! The parts of a run that faults need, and the partitions that exist at a time.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+
+use super::nodes::{Node, Nodes};
+use crate::history::Event;
+use crate::kit::place::Place;
+use crate::queues::PARTITIONED;
+use crate::run::Options;
+use crate::run::log::Log;
+
+pub(super) struct Scene {
+    pub(super) options: Options,
+    pub(super) nodes: Nodes,
+    /// The queues of the workload, each with its slot; of the one with partitions, the home.
+    pub(super) queues: Vec<(String, u16)>,
+    pub(super) crew: Vec<Arc<Place>>,
+    pub(super) log: Arc<Log>,
+}
+
+impl Scene {
+    /// The queues, and the partitions that exist beside the home, each with its slot.
+    pub(super) async fn places(&self) -> Result<Vec<(String, u16)>> {
+        let (mut places, mut names) = (self.queues.clone(), BTreeSet::new());
+        for master in self.nodes.masters().await? {
+            names.extend(keys(&master).await?.into_iter().filter_map(partition_of));
+        }
+        for name in names {
+            let slot = self.nodes.slot(&name).await?;
+            places.push((name, slot));
+        }
+        Ok(places)
+    }
+
+    /// The queues and partitions that a master serves.
+    pub(super) async fn queues_of(&self, master: &Node) -> Result<Vec<String>> {
+        let ranges = dueq_testkit::cluster::owners(master.port).await?;
+        let is_here = |slot: u16| {
+            let mut own = ranges
+                .iter()
+                .filter(|range| range.master == master.proxy.port());
+            own.any(|range| range.has(slot))
+        };
+        let of_master = self.queues.iter().filter(|(_, slot)| is_here(*slot));
+        let partitions = keys(master).await?.into_iter().filter_map(partition_of);
+        let partitions: BTreeSet<_> = partitions.collect();
+        let names = of_master.map(|(queue, _)| queue.clone());
+        Ok(names.chain(partitions).collect())
+    }
+
+    /// Notes a fault that has ended: it began at `since_us` and touched these queues or partitions.
+    pub(super) fn touched(&self, queues: Vec<String>, since_us: u64) {
+        self.log.write(&Event::Touched { queues, since_us });
+    }
+
+    /// The master of the home, and the map there.
+    pub(super) async fn map(&self) -> Result<(Arc<Node>, Option<String>)> {
+        let home = self.nodes.slot(PARTITIONED).await?;
+        let home = self.nodes.owner(home).await?;
+        let meta = format!("dueq:{{{PARTITIONED}}}:meta");
+        let map = home.command(&["HGET", &meta, "map"]).await?;
+        Ok((home, map))
+    }
+
+    /// At the end of a run: the map is settled, and no key is left of a partition that it does not
+    /// name.
+    pub(super) async fn orphans(&self) -> Result<()> {
+        let (_, map) = self.map().await?;
+        let map = map.unwrap_or_else(|| "0|-|-".to_owned());
+        let tell = |what: String| {
+            let queue = PARTITIONED.to_owned();
+            self.log.write(&Event::Broken { queue, what });
+        };
+        let mut lists = map.split('|').skip(1);
+        let (old, new) = (lists.next().context("no old list")?, lists.next());
+        if new != Some(old) {
+            tell(format!("the movers have ended, and the map is {map}"));
+        }
+        let named: BTreeSet<_> = old.split(' ').collect();
+        for master in self.nodes.masters().await? {
+            for key in keys(&master).await? {
+                let tag = key.split(['/', '}']).nth(1).unwrap_or_default();
+                if !named.contains(tag) {
+                    tell(format!(
+                        "the map {map} does not name the partition of {key}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The keys of partitions on a master, without those of the home.
+async fn keys(master: &Node) -> Result<Vec<String>> {
+    let pattern = format!("dueq:{{{PARTITIONED}/*}}:*");
+    master.command(&["KEYS", &pattern]).await
+}
+
+/// The partition whose meta this key is.
+fn partition_of(key: String) -> Option<String> {
+    let name = key.strip_prefix("dueq:{")?.strip_suffix("}:meta")?;
+    Some(name.to_owned())
+}
