@@ -90,7 +90,7 @@ const OPERATOR: Grants = &[(
     "+hmget +hget +hlen +hexists +hstrlen +hscan +hset +hsetnx +hdel +hincrby \
      +zrange +zcard +zcount +zscore +zmscore +zrank +zscan +zadd +zrem +zremrangebyrank +zremrangebyscore \
      +lrange +llen +lindex +lpush +rpush +lrem +lset +ltrim +blpop \
-     +exists +type +object|encoding +unlink",
+     +exists +type +object|encoding +memory|usage +unlink",
     "*",
 )];
 
@@ -134,10 +134,17 @@ pub fn acl_rules(queue: &str, role: AclRole) -> Result<Vec<String>, Error> {
     rules.extend(SERVER.into_iter().chain(["+spublish"]).map(str::to_owned));
     let (grants, more): (Grants, &[&str]) = match role {
         AclRole::Producer => (PRODUCER, &["+wait"]),
-        // SCAN finds the queues that match a pattern; PSUBSCRIBE reports new ones.
+        // SCAN finds the queues that match a pattern; PSUBSCRIBE reports new ones. WAIT follows the
+        // end of a batch of moved messages.
         AclRole::Consumer => (
             CONSUMER,
-            &["+ssubscribe", "+sunsubscribe", "+psubscribe", "+scan"],
+            &[
+                "+ssubscribe",
+                "+sunsubscribe",
+                "+psubscribe",
+                "+scan",
+                "+wait",
+            ],
         ),
         AclRole::Operator => (
             OPERATOR,

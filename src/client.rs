@@ -334,6 +334,19 @@ impl Client {
         self.servers.address()
     }
 
+    /// How many masters hold the queues of this client: those of the cluster that serve slots, or 1.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// println!("about {} partitions are a good number", 4 * client.masters());
+    /// # assert_eq!(client.masters(), 1);
+    /// # });
+    /// ```
+    pub fn masters(&self) -> usize {
+        let masters = self.servers.masters().into_iter();
+        masters.filter(|slots| !slots.is_empty()).count()
+    }
+
     pub(crate) fn servers(&self) -> &Arc<Servers> {
         &self.servers
     }

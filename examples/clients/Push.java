@@ -20,10 +20,10 @@ import redis.clients.jedis.exceptions.JedisDataException;
 public class Push {
     static final String[] KEYS = "scheduled ready leases claims messages attrs dead recent nodes meta".split(" ");
 
-    /** The partitions of a queue: ARGV[1] of calls, their tags by index, and the map itself. */
-    record Partitions(String epoch, List<String> tags, String text) {}
+    /** The partitions of a queue: the epoch, their tags before and after a change, and the map itself. */
+    record Partitions(String epoch, List<String> before, List<String> after, String text) {}
 
-    static final Partitions ONE = new Partitions("", List.of("-"), "");
+    static final Partitions ONE = new Partitions("", List.of("-"), List.of("-"), "");
     static final Map<String, Partitions> maps = new HashMap<>(); // by queue
 
     static List<byte[]> keysOf(String queue, String tag) {
@@ -34,7 +34,7 @@ public class Push {
         return keys;
     }
 
-    /** Null while the partitions change. */
+    /** Null while the queue is being deleted. */
     static Partitions readMap(Jedis client, String queue) {
         byte[] map = client.hget(keysOf(queue, "-").get(9), bytes("map"));
         if (map == null) {
@@ -42,31 +42,51 @@ public class Push {
         }
         String text = new String(map, UTF_8);
         String[] parts = text.split("\\|", -1); // epoch, tags before, tags after a change
-        boolean settled = parts[1].equals(parts[2]);
-        return settled ? new Partitions("m" + parts[0], List.of(parts[2].split(" ")), text) : null;
+        List<String> before = List.of(parts[1].split(" ")), after = List.of(parts[2].split(" "));
+        return parts[2].isEmpty() ? null : new Partitions(parts[0], before, after, text);
     }
 
-    /** The tag of the partition that holds the id. */
-    static String tagOf(Partitions known, byte[] id) {
+    /** The tag of the partition of the id. */
+    static String tagOf(List<String> tags, byte[] id) {
         String text = new String(id, ISO_8859_1); // one char for each byte
         int open = text.indexOf('{');
         int close = open < 0 ? -1 : text.indexOf('}', open);
         CRC32 crc = new CRC32();
         crc.update(close > open + 1 ? Arrays.copyOfRange(id, open + 1, close) : id);
-        return known.tags().get((int) (crc.getValue() * known.tags().size() >> 32));
+        return tags.get((int) (crc.getValue() * tags.size() >> 32));
     }
 
-    /** Calls a function at the partition of the id. Waits for up to ten seconds while the partitions change. */
-    static List<?> call(Jedis client, String queue, byte[] id, String function, byte[]... args) {
+    /** Calls a function at one partition, and returns the result. */
+    static String send(Jedis client, List<byte[]> keys, String epoch, String function, byte[]... args) {
+        List<byte[]> argv = new ArrayList<>(List.of(args));
+        argv.add(0, bytes(epoch));
+        List<?> reply = (List<?>) client.fcall(bytes(function), keys, argv);
+        return new String((byte[]) ((List<?>) reply.get(1)).get(0), UTF_8);
+    }
+
+    /** The result of a function for the id. Waits for up to ten seconds while the message or the map changes. */
+    static String call(Jedis client, String queue, byte[] id, String function, byte[]... args) {
         long end = System.nanoTime() + 10_000_000_000L;
         while (true) {
             Partitions known = maps.getOrDefault(queue, ONE);
-            List<byte[]> keys = keysOf(queue, tagOf(known, id));
-            List<byte[]> argv = new ArrayList<>(List.of(args));
-            argv.add(0, bytes(known.epoch()));
-            boolean behind;
+            String tag = tagOf(known.before(), id), newTag = tagOf(known.after(), id), result = "AWAY";
+            String probe = "p" + known.epoch(), change = known == ONE ? "" : "m" + known.epoch();
+            boolean behind = false;
             try {
-                return (List<?>) client.fcall(bytes(function), keys, argv);
+                // While the partitions change, a probe asks the old one: it creates nothing. AWAY: the new one decides.
+                // A result behind AWAY is that of the call unless the new one has the message.
+                if (!tag.equals(newTag)) {
+                    result = send(client, keysOf(queue, tag), probe, function, args);
+                }
+                if (result.startsWith("AWAY")) {
+                    tag = newTag;
+                    String remembered = result.substring(4).trim();
+                    result = send(client, keysOf(queue, tag), remembered.isEmpty() ? change : probe, function, args);
+                    result = result.startsWith("AWAY") ? remembered : result;
+                }
+                if (!result.equals("MOVING") || System.nanoTime() > end) {
+                    return result;
+                }
             } catch (JedisDataException error) {
                 behind = error.getMessage().startsWith("BEHIND ");
                 boolean remapped = error.getMessage().startsWith("REMAPPED ");
@@ -74,13 +94,13 @@ public class Push {
                     throw error;
                 }
             }
-            // The partition has another map: the call did nothing.
+            // The partition has another map, and the call did nothing; or the message is on its way to another one.
             Partitions newest = readMap(client, queue);
             if (newest != null && !newest.equals(known)) {
                 maps.put(queue, newest);
-            } else if (newest != null && behind && known != ONE) {
+            } else if (newest != null && behind && known.after().contains(tag)) {
                 List<byte[]> forward = List.of(new byte[0], bytes("forward"), bytes(known.text()));
-                client.fcall(bytes("dueq_remap"), keys, forward);
+                client.fcall(bytes("dueq_remap"), keysOf(queue, tag), forward);
             } else {
                 sleep();
             }
@@ -89,7 +109,7 @@ public class Push {
 
     static void sleep() {
         try {
-            Thread.sleep(100);
+            Thread.sleep(50);
         } catch (InterruptedException interrupted) {
             throw new IllegalStateException(interrupted);
         }
@@ -102,9 +122,8 @@ public class Push {
         long us = (Long.parseLong(time.get(0)) + 10) * 1_000_000 + Long.parseLong(time.get(1));
         String nonce = UUID.randomUUID().toString().replace("-", "");
         String attempt = String.format("%d.%03d %s", us / 1000, us % 1000, nonce);
-        List<?> reply =
+        String result =
                 call(client, queue, id, "dueq_push", bytes(attempt), id, bytes("+" + delayMs), payload, bytes(options));
-        String result = new String((byte[]) ((List<?>) reply.get(1)).get(0), UTF_8);
         if (result.equals("CREATED")) {
             return true;
         }

@@ -14,6 +14,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,9 +25,9 @@ var keys = strings.Fields("scheduled ready leases claims messages attrs dead rec
 
 // partitions of a queue; the zero value is that of a queue of one partition
 type partitions struct {
-	epoch string
-	tags  []string
-	text  string
+	epoch         string
+	before, after []string // the tags before and after a change
+	text          string   // the map itself
 }
 
 var maps = map[string]partitions{} // by queue
@@ -42,7 +43,7 @@ func keysOf(queue, tag string) []string {
 	return names
 }
 
-// readMap returns false while the partitions change.
+// readMap returns false while the queue is being deleted.
 func readMap(ctx context.Context, client *redis.Client, queue string) (partitions, bool, error) {
 	text, err := client.HGet(ctx, keysOf(queue, "-")[9], "map").Result()
 	if err == redis.Nil {
@@ -51,12 +52,12 @@ func readMap(ctx context.Context, client *redis.Client, queue string) (partition
 		return partitions{}, false, err
 	}
 	parts := strings.Split(text, "|") // epoch, tags before, tags after a change
-	return partitions{"m" + parts[0], strings.Split(parts[2], " "), text}, parts[1] == parts[2], nil
+	return partitions{parts[0], strings.Split(parts[1], " "), strings.Split(parts[2], " "), text}, parts[2] != "", nil
 }
 
-// tagOf returns the tag of the partition that holds the id.
-func (known partitions) tagOf(id string) string {
-	if len(known.tags) == 0 {
+// tagOf returns the tag of the partition of the id.
+func tagOf(tags []string, id string) string {
+	if len(tags) == 0 {
 		return "-"
 	}
 	if _, rest, found := strings.Cut(id, "{"); found {
@@ -64,33 +65,57 @@ func (known partitions) tagOf(id string) string {
 			id = part
 		}
 	}
-	return known.tags[uint64(crc32.ChecksumIEEE([]byte(id)))*uint64(len(known.tags))>>32]
+	return tags[uint64(crc32.ChecksumIEEE([]byte(id)))*uint64(len(tags))>>32]
 }
 
-// call calls a function at the partition of the id. It waits for up to ten seconds while the partitions change.
-func call(ctx context.Context, client *redis.Client, queue, id, function string, args ...any) ([]any, error) {
+// call returns the result of a function for the id. It waits for up to ten seconds while the message or map changes.
+func call(ctx context.Context, client *redis.Client, queue, id, function string, args ...any) (string, error) {
 	for end := time.Now().Add(10 * time.Second); ; {
 		known := maps[queue]
-		names := keysOf(queue, known.tagOf(id))
-		reply, err := client.FCall(ctx, function, names, append([]any{known.epoch}, args...)...).Slice()
+		tag, newTag := tagOf(known.before, id), tagOf(known.after, id)
+		send := func(form string) (string, error) {
+			if known.text == "" {
+				form = ""
+			}
+			reply, err := client.FCall(ctx, function, keysOf(queue, tag), append([]any{form + known.epoch}, args...)...).Slice()
+			if err != nil {
+				return "", err
+			}
+			return fmt.Sprint(reply[1].([]any)[0]), nil
+		}
+		// While the partitions change, a probe asks the old one: it creates nothing. AWAY: the new one decides.
+		// A result behind AWAY is that of the call unless the new one has the message.
+		result, err := "AWAY", error(nil)
+		if tag != newTag {
+			result, err = send("p")
+		}
+		if remembered, away := strings.CutPrefix(result, "AWAY "); away {
+			tag = newTag
+			if result, err = send("p"); strings.HasPrefix(result, "AWAY") {
+				result = remembered
+			}
+		} else if result == "AWAY" {
+			tag = newTag
+			result, err = send("m")
+		}
 		remapped := redis.HasErrorPrefix(err, "REMAPPED")
 		behind := redis.HasErrorPrefix(err, "BEHIND")
-		if !remapped && !behind || time.Now().After(end) {
-			return reply, err
+		if !remapped && !behind && result != "MOVING" || time.Now().After(end) {
+			return result, err
 		}
-		// The partition has another map: the call did nothing.
-		newest, settled, err := readMap(ctx, client, queue)
+		// The partition has another map, and the call did nothing; or the message is on its way to another partition.
+		newest, exists, err := readMap(ctx, client, queue)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
-		if settled && newest.text != known.text {
+		if exists && newest.text != known.text {
 			maps[queue] = newest
-		} else if settled && behind && known.text != "" {
-			if err := client.FCall(ctx, "dueq_remap", names, "", "forward", known.text).Err(); err != nil {
-				return nil, err
+		} else if exists && behind && slices.Contains(known.after, tag) {
+			if err := client.FCall(ctx, "dueq_remap", keysOf(queue, tag), "", "forward", known.text).Err(); err != nil {
+				return "", err
 			}
 		} else {
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond)
 		}
 	}
 }
@@ -104,12 +129,10 @@ func push(ctx context.Context, client *redis.Client, queue, id, delayMs string, 
 	}
 	us := now.Add(10 * time.Second).UnixMicro()
 	attempt := fmt.Sprintf("%d.%03d %s", us/1000, us%1000, rand.Text())
-	reply, err := call(ctx, client, queue, id, "dueq_push", attempt, id, "+"+delayMs, payload, options)
-	if err != nil {
-		return false, err
-	}
-	result := fmt.Sprint(reply[1].([]any)[0])
+	result, err := call(ctx, client, queue, id, "dueq_push", attempt, id, "+"+delayMs, payload, options)
 	switch {
+	case err != nil:
+		return false, err
 	case result == "CREATED":
 		return true, nil
 	case result == "FINISHED" || strings.HasPrefix(result, "EXISTS"):

@@ -10,18 +10,20 @@ const zlib = require('node:zlib');
 const Redis = require('ioredis');
 
 const KEYS = ['scheduled', 'ready', 'leases', 'claims', 'messages', 'attrs', 'dead', 'recent', 'nodes', 'meta'];
-const maps = {}; // by queue: the epoch, the tags of its partitions, and the map itself
+const ONE = { epoch: '', before: ['-'], after: ['-'], text: '' }; // what maps has of a queue of one partition
+const maps = {}; // by queue: the epoch, the tags of its partitions before and after a change, and the map itself
 
 function keysOf(queue, tag) {
   const base = tag === '-' ? queue : `${queue}/${tag}`;
   return KEYS.map((key) => `dueq:{${base}}:${key}`); // all ten, in this order
 }
 
-// null while the partitions change; a queue of one partition has no map
+// null while the queue is being deleted
 async function readMap(client, queue) {
-  const text = (await client.hget(keysOf(queue, '-')[9], 'map')) ?? '';
-  const [epoch, before, after] = text ? text.split('|') : ['', '-', '-'];
-  return before === after ? { epoch: epoch && `m${epoch}`, tags: after.split(' '), text } : null;
+  const text = await client.hget(keysOf(queue, '-')[9], 'map');
+  if (!text) return ONE;
+  const [epoch, before, after] = text.split('|');
+  return after ? { epoch, before: before.split(' '), after: after.split(' '), text } : null;
 }
 
 // CRC-32 of the part of the id between { and }, or of the whole id
@@ -38,27 +40,45 @@ function crc32(id) {
   return ~crc >>> 0;
 }
 
-// Calls a function at the partition of the id. Waits for up to ten seconds while the partitions change.
+function tagOf(tags, id) {
+  return tags[Math.floor((crc32(Buffer.from(id)) * tags.length) / 2 ** 32)];
+}
+
+// Returns the result of a function for the id. Waits for up to ten seconds while the message or the map changes.
 async function call(client, queue, id, name, ...args) {
   const end = Date.now() + 10000;
   for (;;) {
-    const known = maps[queue] ?? { epoch: '', tags: ['-'], text: '' };
-    const tag = known.tags[Math.floor((crc32(Buffer.from(id)) * known.tags.length) / 2 ** 32)];
+    const known = maps[queue] ?? ONE;
+    const newTag = tagOf(known.after, id);
+    let tag = tagOf(known.before, id);
     let code;
+    const send = async (form) => {
+      const epoch = known.epoch && form + known.epoch;
+      return (await client.fcall(name, 10, ...keysOf(queue, tag), epoch, ...args))[1][0];
+    };
     try {
-      return await client.fcall(name, 10, ...keysOf(queue, tag), known.epoch, ...args);
+      // While the partitions change, a probe asks the old one: it creates nothing. AWAY: the new one decides.
+      // A result behind AWAY is that of the call unless the new one has the message.
+      let result = tag === newTag ? 'AWAY' : await send('p');
+      if (result.startsWith('AWAY')) {
+        const remembered = result.slice(5);
+        tag = newTag;
+        result = await send(remembered ? 'p' : 'm');
+        if (result.startsWith('AWAY')) result = remembered;
+      }
+      if (result !== 'MOVING' || Date.now() > end) return result;
     } catch (error) {
       code = error.message.split(' ')[0];
       if ((code !== 'REMAPPED' && code !== 'BEHIND') || Date.now() > end) throw error;
     }
-    // The partition has another map: the call did nothing.
+    // The partition has another map, and the call did nothing; or the message is on its way to another partition.
     const newest = await readMap(client, queue);
     if (newest && newest.text !== known.text) {
       maps[queue] = newest;
-    } else if (newest && code === 'BEHIND' && known.text) {
+    } else if (newest && code === 'BEHIND' && known.after.includes(tag)) {
       await client.fcall('dueq_remap', 10, ...keysOf(queue, tag), '', 'forward', known.text);
     } else {
-      await sleep(100);
+      await sleep(50);
     }
   }
 }
@@ -69,8 +89,7 @@ async function push(client, queue, id, delayMs, payload, options = '') {
   const [seconds, us] = (await client.time()).map(Number);
   const ms = `${seconds + 10}${String(us).padStart(6, '0').slice(0, 3)}`;
   const attempt = `${ms}.${String(us).padStart(6, '0').slice(3)} ${crypto.randomBytes(12).toString('hex')}`;
-  const reply = await call(client, queue, id, 'dueq_push', attempt, id, `+${delayMs}`, payload, options);
-  const result = reply[1][0];
+  const result = await call(client, queue, id, 'dueq_push', attempt, id, `+${delayMs}`, payload, options);
   if (result === 'CREATED') return true;
   if (result === 'FINISHED' || result.startsWith('EXISTS')) return false;
   throw new Error(result);

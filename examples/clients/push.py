@@ -14,8 +14,8 @@ import zlib
 import redis
 
 KEYS = ["scheduled", "ready", "leases", "claims", "messages", "attrs", "dead", "recent", "nodes", "meta"]
-ONE = "", ["-"], ""  # what maps has of a queue of one partition
-maps = {}  # by queue: the epoch, the tags of its partitions, and the map itself
+ONE = "", ["-"], ["-"], ""  # what maps has of a queue of one partition
+maps = {}  # by queue: the epoch, the tags of its partitions before and after a change, and the map itself
 
 
 def keys_of(queue, tag):
@@ -24,33 +24,50 @@ def keys_of(queue, tag):
 
 
 def read_map(client, queue):
-    """None while the partitions change."""
+    """None while the queue is being deleted."""
     text = (client.hget(keys_of(queue, "-")[9], "map") or b"").decode()
     epoch, old, new = text.split("|") if text else ("", "-", "-")
-    return (epoch and f"m{epoch}", new.split(" "), text) if old == new else None
+    return (epoch, old.split(" "), new.split(" "), text) if new else None
+
+
+def tag_of(tags, id):
+    part = re.match(rb"[^{]*{([^}]+)}", id)
+    return tags[zlib.crc32(part[1] if part else id) * len(tags) >> 32]
 
 
 def call(client, queue, id, function, *args):
-    """Calls a function at the partition of the id. Waits for up to ten seconds while the partitions change."""
+    """Returns the result of a function for the id. Waits for up to ten seconds while the message or the map changes."""
     end = time.monotonic() + 10
     while True:
-        epoch, tags, text = known = maps.get(queue, ONE)
-        part = re.match(rb"[^{]*{([^}]+)}", id)
-        tag = tags[zlib.crc32(part[1] if part else id) * len(tags) >> 32]
+        epoch, old, new, text = known = maps.get(queue, ONE)
+        tag, new_tag, code = tag_of(old, id), tag_of(new, id), ""
+
+        def send(form, tag):
+            reply = client.fcall(function, 10, *keys_of(queue, tag), epoch and form + epoch, *args)
+            return bytes(reply[1][0]).decode()
+
         try:
-            return client.fcall(function, 10, *keys_of(queue, tag), epoch, *args)
+            # While the partitions change, a probe asks the old one: it creates nothing. AWAY: the new one decides.
+            # A result behind AWAY is that of the call unless the new one has the message.
+            result = "AWAY" if tag == new_tag else send("p", tag)
+            if result.startswith("AWAY"):
+                tag, remembered = new_tag, result[5:]
+                result = send("p" if remembered else "m", tag)
+                result = remembered if result.startswith("AWAY") else result
+            if result != "MOVING" or time.monotonic() > end:
+                return result
         except redis.ResponseError as error:
             code = str(error).split(" ")[0]
             if code not in ("REMAPPED", "BEHIND") or time.monotonic() > end:
                 raise
-        # The partition has another map: the call did nothing.
+        # The partition has another map, and the call did nothing; or the message is on its way to another partition.
         newest = read_map(client, queue)
         if newest and newest != known:
             maps[queue] = newest
-        elif newest and code == "BEHIND" and text:
+        elif newest and code == "BEHIND" and tag in new:
             client.fcall("dueq_remap", 10, *keys_of(queue, tag), "", "forward", text)
         else:
-            time.sleep(0.1)
+            time.sleep(0.05)
 
 
 def push(client, queue, id, delay_ms, payload, options=""):
@@ -58,8 +75,7 @@ def push(client, queue, id, delay_ms, payload, options=""):
     # A client sends a call again when its connection breaks. The script recognises the repetition for ten seconds.
     seconds, us = client.time()
     attempt = f"{seconds + 10}{us // 1000:03}.{us % 1000:03} {secrets.token_hex(12)}"
-    reply = call(client, queue, id, "dueq_push", attempt, id, f"+{delay_ms}", payload, options)
-    result = bytes(reply[1][0]).decode()
+    result = call(client, queue, id, "dueq_push", attempt, id, f"+{delay_ms}", payload, options)
     if result == "CREATED":
         return True
     if result == "FINISHED" or result.startswith("EXISTS"):

@@ -46,31 +46,53 @@ for byte in $(printf %s "${part:-$id}" | gzip -c | tail -c 8 | od -An -N4 -tu1);
   crc=$((crc + byte * factor)) factor=$((factor * 256))
 done
 
-# A queue of one partition has no map. Others answer REMAPPED; the map in meta then has the tags of the partitions.
-map='' epoch='' tags=- end=$((${now%%[!0-9]*} + 10))
-while :; do
-  set -- $tags
+partition_of() { # TAGS...
   shift $((crc * $# >> 32))
-  base=$queue/$1
-  reply=$(fcall "${base%/-}" dueq_push "${epoch:+m$epoch}" "$attempt" "$id" "+$delay_ms" "$tag" "$options")
+  printf %s "$1"
+}
+send() { # FORM: to the partition
+  base=$queue/$partition
+  reply=$(fcall "${base%/-}" dueq_push "${epoch:+$1$epoch}" "$attempt" "$id" "+$delay_ms" "$tag" "$options")
   result=$(printf '%s\n' "$reply" | tail -n 1)
-  case $result in REMAPPED* | BEHIND*) ;; *) break ;; esac
-  # The partition has another map: the call did nothing. While the partitions change, wait.
+}
+
+# A queue of one partition has no map. Others answer REMAPPED; the map in meta then has the tags of the partitions.
+map='' end=$((${now%%[!0-9]*} + 10))
+while :; do
+  epoch=${map%%|*} tags=${map#*|}
+  old=${tags%|*} old=${old:--} new=${tags#*|} new=${new:--}
+  partition=$(partition_of $old) target=$(partition_of $new) result=AWAY
+  # While the partitions change, a probe asks the old one: it creates nothing. AWAY: the new one decides.
+  # A result behind AWAY is that of the call unless the new one has the message.
+  [ "$partition" = "$target" ] || send p
+  case $result in
+  AWAY)
+    partition=$target
+    send m
+    ;;
+  AWAY*)
+    remembered=${result#AWAY } partition=$target
+    send p
+    case $result in AWAY*) result=$remembered ;; esac
+    ;;
+  esac
+  case $result in REMAPPED* | BEHIND* | MOVING) ;; *) break ;; esac
+  [ "$(redis TIME | head -n 1)" -lt "$end" ] || break
+  # The partition has another map, and the call did nothing; or the message is on its way to another partition.
   newest=$(redis HGET "dueq:{$queue}:meta" map)
-  tags=${newest#*|}
-  if [ "${tags%|*}" = "${tags#*|}" ] && [ "$newest" != "$map" ]; then
-    map=$newest epoch=${newest%%|*} tags=${newest##*|} tags=${tags:--}
-  elif [ "${tags%|*}" = "${tags#*|}" ] && [ -n "$map" ] && [ "${result%% *}" = BEHIND ]; then
-    fcall "${base%/-}" dueq_remap "" forward "$map" >/dev/null
-    tags=${map##*|}
-  else
-    tags=${map##*|} tags=${tags:--}
-    [ "$(redis TIME | head -n 1)" -lt "$end" ] || break
-    sleep 0.1
-  fi
+  case $newest in
+  *\|) sleep 0.05 ;; # the queue is being deleted
+  "$map")
+    case "${result%% *} $new " in
+    BEHIND*" $partition "*) fcall "${base%/-}" dueq_remap "" forward "$map" >/dev/null ;;
+    *) sleep 0.05 ;;
+    esac
+    ;;
+  *) map=$newest ;;
+  esac
 done
 case $result in
 CREATED) echo "created $id" ;;
 EXISTS* | FINISHED) echo "$id was pushed before" ;;
-*) echo "push.sh: $reply" >&2 && exit 1 ;;
+*) echo "push.sh: $result" >&2 && exit 1 ;;
 esac

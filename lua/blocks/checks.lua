@@ -44,7 +44,7 @@ function look.claims(id, claim)
   end
   if (string.byte(id) or 3) < 3 then return look_claim(id) end
   if id == DEPARTED_IDS or id == DEPARTED then
-    if id == DEPARTED and not redis.call('HGET', META, 'moving') then -- nobody would ask for it any more
+    if id == DEPARTED and (redis.call('HGET', META, 'moving') or '') == '' then -- nobody would ask for it any more
       found('unleased', 'departed', '', function()
         land(cmsgpack.unpack(claim))
         redis.call('HDEL', CLAIMS, DEPARTED_IDS, DEPARTED)

@@ -75,7 +75,7 @@ end
 --   AWAY        to a probe: the caller asks the partition that the id belongs to now
 --   AWAY word   to a probe: that is the reply, unless that partition has the message
 --- use: departure_marks
-local flight = epoch and redis.call('HGET', META, 'moving') and redis.call('HGET', CLAIMS, DEPARTED_IDS) or nil
+local flight = epoch and redis.call('HGET', CLAIMS, DEPARTED_IDS)
 local function away(id, word)
   if flight and string.find(flight, '\n' .. id .. '\n', 1, true) then return 'MOVING' end
   return not probes and (word or 'ABSENT') or word and 'AWAY ' .. word or 'AWAY'

@@ -154,20 +154,15 @@ local function finish(changed, quiet, head, length)
   end
   return header
 end
-local function state_of(id)
-  if (string.byte(id) or 0) < 32 then return 'absent' end -- the placeholder or an entry of a claim, no message
-  if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
-  if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
-  if redis.call('ZSCORE', DEAD, id) then return 'dead' end
-  return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
-end
 local function is_tag(text) -- whether it is the name of a partition: - or a number up to 999999999
   return text == '-' or text == '0' or #text <= 9 and string.find(text, '^[1-9]%d*$')
 end
 local tag, number, batch = ARGV[2], tonumber(string.match(ARGV[3] or '', '^%d+$') or ''), ARGV[4]
 local function read_batch() -- its records, or nil
   local is_read, records = pcall(cmsgpack.unpack, batch)
-  if not is_read or type(records) ~= 'table' or #records == 0 or #records % 5 > 0 then return nil end
+  if not is_read or type(records) ~= 'table' or #records == 0 or #records % 5 > 0 or #records > 2560 then
+    return nil
+  end
   for i = 1, #records, 5 do
     local name, place, score, payload, attrs = unpack(records, i, i + 4)
     if type(name) ~= 'string' or type(score) ~= 'string' or type(payload) ~= 'string' or type(attrs) ~= 'string'
@@ -183,7 +178,9 @@ local records = batch and batch ~= '' and read_batch()
 if #ARGV ~= 4 or not is_tag(tag) or not number or number < 1 or number >= 9007199254740992 or records == nil then
   return redis.error_reply('BADARGS arrive takes now, tag of another partition, number, batch')
 end
-redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+if records then
+  redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES)
 redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
 if not layout then return {finish(false), 'ABSENT'} end
@@ -203,33 +200,42 @@ known[#known + 1] = int(number) .. (records and '' or 'v')
 redis.call('HSET', META, field, table.concat(known, ' ', math.max(1, #known - 7)))
 if not records then return {finish(true), 'VOID ' .. int(number)} end
 -- Stores the records of a batch: name, place, score, payload, attrs. place: scheduled, dead, or recent for a name of
--- RECENT. An id that the partition has is left as it is: what it has is newer.
---   landed, changed  how many messages were stored; for finish
+-- RECENT. An id that the partition has is left as it is: what it has is newer. Only with commands that a consumer may
+-- use, whose node ends the batch of a process that died.
+-- Returns how many messages were stored.
 local function land(records)
-  local landed, longest, largest, expires, windows_until = 0, 4096, 4096, false, 0
+  local longest, largest, expires, windows_until = 4096, 4096, false, 0
+  local scheduled, dead, attributes = {}, {}, {}
   for i = 1, #records, 5 do
     local name, place, score, payload, attrs = unpack(records, i, i + 4)
     if place == 'recent' then
-      local stored = tonumber(redis.call('ZSCORE', RECENT, name) or -1)
+      local stored = tonumber(redis.call('ZMSCORE', RECENT, name)[1] or -1)
       if stored < 0 or stored > 0 and stored <= now then -- 0: a cancel has ended the window
         redis.call('ZADD', RECENT, score, name)
       end
       if string.byte(name) == 5 then
         windows_until = math.max(windows_until, tonumber(score))
       end
-    elseif state_of(name) == 'absent' then
-      redis.call('HSET', MESSAGES, name, payload)
-      if place == 'dead' then
-        redis.call('ZADD', DEAD, score, name)
-      else
-        redis.call('ZADD', SCHEDULED, score, name)
-      end
+    elseif redis.call('HSETNX', MESSAGES, name, payload) == 1 then
+      local into = place == 'dead' and dead or scheduled
+      into[#into + 1] = score
+      into[#into + 1] = name
       if attrs ~= '' then
-        redis.call('HSET', ATTRS, name, attrs)
+        attributes[#attributes + 1] = name
+        attributes[#attributes + 1] = attrs
         expires = expires or string.find(attrs, '^[^\n]*expires=') ~= nil
       end
-      landed, longest = landed + 1, math.max(longest, #payload)
+      longest = math.max(longest, #payload)
     end
+  end
+  if #scheduled > 0 then
+    redis.call('ZADD', SCHEDULED, unpack(scheduled))
+  end
+  if #dead > 0 then
+    redis.call('ZADD', DEAD, unpack(dead))
+  end
+  if #attributes > 0 then
+    redis.call('HSET', ATTRS, unpack(attributes))
   end
   if expires then -- claim looks for messages that have expired
     redis.call('HSET', META, 'expiring', '1', 'selective', '1')
@@ -245,6 +251,6 @@ local function land(records)
     end
     redis.call('HINCRBY', META, 'largest_payload_bytes', int(bytes - (largest > 4096 and largest or 0)))
   end
-  return landed
+  return (#scheduled + #dead) / 2
 end
 return {finish(true), 'APPLIED ' .. int(land(records))}

@@ -331,7 +331,7 @@ end
 -- '<due> <options>', LF, payload.
 local NEXT_MARK = '\3'
 -- The batch that has left this partition and has not arrived for sure, in CLAIMS: the ids in it, each between two line
--- feeds; and the batch itself. META's `moving` says `<number> <tag> <messages>` of it.
+-- feeds; and the batch itself. META's `moving` says `<number> <tag> <messages>` of it, and is empty without one.
 local DEPARTED_IDS, DEPARTED = '\4', '\5'
 local function state_of(id)
   if (string.byte(id) or 0) < 32 then return 'absent' end -- the placeholder or an entry of a claim, no message
@@ -341,33 +341,42 @@ local function state_of(id)
   return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
 end
 -- Stores the records of a batch: name, place, score, payload, attrs. place: scheduled, dead, or recent for a name of
--- RECENT. An id that the partition has is left as it is: what it has is newer.
---   landed, changed  how many messages were stored; for finish
+-- RECENT. An id that the partition has is left as it is: what it has is newer. Only with commands that a consumer may
+-- use, whose node ends the batch of a process that died.
+-- Returns how many messages were stored.
 local function land(records)
-  local landed, longest, largest, expires, windows_until = 0, 4096, 4096, false, 0
+  local longest, largest, expires, windows_until = 4096, 4096, false, 0
+  local scheduled, dead, attributes = {}, {}, {}
   for i = 1, #records, 5 do
     local name, place, score, payload, attrs = unpack(records, i, i + 4)
     if place == 'recent' then
-      local stored = tonumber(redis.call('ZSCORE', RECENT, name) or -1)
+      local stored = tonumber(redis.call('ZMSCORE', RECENT, name)[1] or -1)
       if stored < 0 or stored > 0 and stored <= now then -- 0: a cancel has ended the window
         redis.call('ZADD', RECENT, score, name)
       end
       if string.byte(name) == 5 then
         windows_until = math.max(windows_until, tonumber(score))
       end
-    elseif state_of(name) == 'absent' then
-      redis.call('HSET', MESSAGES, name, payload)
-      if place == 'dead' then
-        redis.call('ZADD', DEAD, score, name)
-      else
-        redis.call('ZADD', SCHEDULED, score, name)
-      end
+    elseif redis.call('HSETNX', MESSAGES, name, payload) == 1 then
+      local into = place == 'dead' and dead or scheduled
+      into[#into + 1] = score
+      into[#into + 1] = name
       if attrs ~= '' then
-        redis.call('HSET', ATTRS, name, attrs)
+        attributes[#attributes + 1] = name
+        attributes[#attributes + 1] = attrs
         expires = expires or string.find(attrs, '^[^\n]*expires=') ~= nil
       end
-      landed, longest = landed + 1, math.max(longest, #payload)
+      longest = math.max(longest, #payload)
     end
+  end
+  if #scheduled > 0 then
+    redis.call('ZADD', SCHEDULED, unpack(scheduled))
+  end
+  if #dead > 0 then
+    redis.call('ZADD', DEAD, unpack(dead))
+  end
+  if #attributes > 0 then
+    redis.call('HSET', ATTRS, unpack(attributes))
   end
   if expires then -- claim looks for messages that have expired
     redis.call('HSET', META, 'expiring', '1', 'selective', '1')
@@ -383,7 +392,7 @@ local function land(records)
     end
     redis.call('HINCRBY', META, 'largest_payload_bytes', int(bytes - (largest > 4096 and largest or 0)))
   end
-  return landed
+  return (#scheduled + #dead) / 2
 end
 local look = {} -- by part: checks one entry
 function look.leases(id, score)
@@ -423,7 +432,7 @@ function look.claims(id, claim)
   end
   if (string.byte(id) or 3) < 3 then return look_claim(id) end
   if id == DEPARTED_IDS or id == DEPARTED then
-    if id == DEPARTED and not redis.call('HGET', META, 'moving') then -- nobody would ask for it any more
+    if id == DEPARTED and (redis.call('HGET', META, 'moving') or '') == '' then -- nobody would ask for it any more
       found('unleased', 'departed', '', function()
         land(cmsgpack.unpack(claim))
         redis.call('HDEL', CLAIMS, DEPARTED_IDS, DEPARTED)

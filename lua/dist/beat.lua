@@ -19,7 +19,7 @@
 --        now | node | unwatch: leaves the roster
 --        Nodes watch the home, or another partition while the home is away.
 -- Reply  {header, 1 if this node is the leader else 0, live nodes, reap_after ms, ready messages, 0 while closed
---        | of layout 4: how many lists of fires need more}
+--        | of layout 4: how many lists of fires need more; with a map -1 | with a map: META's moving}
 --        of watch and unwatch: {header, number of the roster, {node, ...}, {tag that asked for help within 2 s, ...}}
 --        no nodes if the caller's number is the roster's; the number is 0 without a map
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
@@ -402,5 +402,7 @@ end
 local ready = closed and 0 or math.max(0, redis.call('LLEN', READY) - 1)
 local nodes = epoch and redis.call('ZCOUNT', NODES, '0', '(inf') or redis.call('ZCARD', NODES) - 1
 local header = finish(over > 0 or reopened)
-local low = layout > '3' and tonumber(redis.call('HGET', META, 'low_lists') or 0) or nil -- the reply ends at nil
-return {header, leader == node and 1 or 0, nodes, tonumber(reap_after or 0), ready, low}
+local low = layout > '3' and tonumber(redis.call('HGET', META, 'low_lists') or 0) or epoch and -1 or nil
+-- The reply ends at nil.
+return {header, leader == node and 1 or 0, nodes, tonumber(reap_after or 0), ready, low,
+  epoch and redis.call('HGET', META, 'moving') or nil}

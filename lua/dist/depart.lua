@@ -158,7 +158,7 @@ local function finish(changed, quiet, head, length)
   return header
 end
 -- The batch that has left this partition and has not arrived for sure, in CLAIMS: the ids in it, each between two line
--- feeds; and the batch itself. META's `moving` says `<number> <tag> <messages>` of it.
+-- feeds; and the batch itself. META's `moving` says `<number> <tag> <messages>` of it, and is empty without one.
 local DEPARTED_IDS, DEPARTED = '\4', '\5'
 local function state_of(id)
   if (string.byte(id) or 0) < 32 then return 'absent' end -- the placeholder or an entry of a claim, no message
@@ -199,7 +199,9 @@ if #ARGV < 5 or #ARGV > 1005 or not after or not stay or not is_tag(tag) or tag 
   return redis.error_reply('BADARGS depart takes now, done=N, back=N or empty, number, tag of another partition, ms, '
     .. 'then 0 to 1000 names')
 end
-redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+if #ARGV > 5 then
+  redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES)
 redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
 local moving, departed = unpack(redis.call('HMGET', META, 'moving', 'departed'))
@@ -208,33 +210,42 @@ local current, to, messages = string.match(moving or '', '^(%d+) (%S+) (%d+)$')
 if current and current == number then
   if verdict == 'back' then
     -- Stores the records of a batch: name, place, score, payload, attrs. place: scheduled, dead, or recent for a name of
-    -- RECENT. An id that the partition has is left as it is: what it has is newer.
-    --   landed, changed  how many messages were stored; for finish
+    -- RECENT. An id that the partition has is left as it is: what it has is newer. Only with commands that a consumer may
+    -- use, whose node ends the batch of a process that died.
+    -- Returns how many messages were stored.
     local function land(records)
-      local landed, longest, largest, expires, windows_until = 0, 4096, 4096, false, 0
+      local longest, largest, expires, windows_until = 4096, 4096, false, 0
+      local scheduled, dead, attributes = {}, {}, {}
       for i = 1, #records, 5 do
         local name, place, score, payload, attrs = unpack(records, i, i + 4)
         if place == 'recent' then
-          local stored = tonumber(redis.call('ZSCORE', RECENT, name) or -1)
+          local stored = tonumber(redis.call('ZMSCORE', RECENT, name)[1] or -1)
           if stored < 0 or stored > 0 and stored <= now then -- 0: a cancel has ended the window
             redis.call('ZADD', RECENT, score, name)
           end
           if string.byte(name) == 5 then
             windows_until = math.max(windows_until, tonumber(score))
           end
-        elseif state_of(name) == 'absent' then
-          redis.call('HSET', MESSAGES, name, payload)
-          if place == 'dead' then
-            redis.call('ZADD', DEAD, score, name)
-          else
-            redis.call('ZADD', SCHEDULED, score, name)
-          end
+        elseif redis.call('HSETNX', MESSAGES, name, payload) == 1 then
+          local into = place == 'dead' and dead or scheduled
+          into[#into + 1] = score
+          into[#into + 1] = name
           if attrs ~= '' then
-            redis.call('HSET', ATTRS, name, attrs)
+            attributes[#attributes + 1] = name
+            attributes[#attributes + 1] = attrs
             expires = expires or string.find(attrs, '^[^\n]*expires=') ~= nil
           end
-          landed, longest = landed + 1, math.max(longest, #payload)
+          longest = math.max(longest, #payload)
         end
+      end
+      if #scheduled > 0 then
+        redis.call('ZADD', SCHEDULED, unpack(scheduled))
+      end
+      if #dead > 0 then
+        redis.call('ZADD', DEAD, unpack(dead))
+      end
+      if #attributes > 0 then
+        redis.call('HSET', ATTRS, unpack(attributes))
       end
       if expires then -- claim looks for messages that have expired
         redis.call('HSET', META, 'expiring', '1', 'selective', '1')
@@ -250,7 +261,7 @@ if current and current == number then
         end
         redis.call('HINCRBY', META, 'largest_payload_bytes', int(bytes - (largest > 4096 and largest or 0)))
       end
-      return landed
+      return (#scheduled + #dead) / 2
     end
     local batch = redis.call('HGET', CLAIMS, DEPARTED)
     land(batch and cmsgpack.unpack(batch) or {})
@@ -259,7 +270,7 @@ if current and current == number then
     redis.call('HSET', META, 'departed', departed)
   end
   redis.call('HDEL', CLAIMS, DEPARTED_IDS, DEPARTED)
-  redis.call('HDEL', META, 'moving')
+  redis.call('HSET', META, 'moving', '')
   current, to, messages, changed = nil, nil, nil, true
 end
 if current or #ARGV == 5 then
@@ -273,41 +284,77 @@ local function add(name, place, score, payload, attrs)
     r + 5, name, place, score, payload, attrs
   bytes = bytes + #name + #payload + #attrs + 32
 end
-local function depart_memory(name)
-  local score = redis.call('ZSCORE', RECENT, name)
-  if not score or tonumber(score) <= now then return end
-  add(name, 'recent', score, '', '')
-  redis.call('ZREM', RECENT, name)
+local function depart_memory(names)
+  local gone = {}
+  for i, score in ipairs(redis.call('ZMSCORE', RECENT, unpack(names))) do
+    if score and tonumber(score) > now then
+      add(names[i], 'recent', score, '', '')
+      gone[#gone + 1] = names[i]
+    end
+  end
+  if #gone > 0 then
+    redis.call('ZREM', RECENT, unpack(gone))
+  end
 end
-local function depart(id)
+-- What is due soon stays: it would be late if the process that moves it died.
+local function may_depart(score) return score > now + stay or score < now - 1000 end
+local function depart_from(zset, place, found, scores) -- found: ids that are in this zset, or nil for ready ones
+  if #found == 0 then return end
+  local windows, payloads = {}, redis.call('HMGET', MESSAGES, unpack(found))
+  for i, attrs in ipairs(redis.call('HMGET', ATTRS, unpack(found))) do
+    ids[#ids + 1], windows[i] = found[i], '\5' .. found[i]
+    add(found[i], place, scores[i], payloads[i] or '', attrs or '')
+  end
+  messages = messages + #found
+  if zset then
+    redis.call('ZREM', zset, unpack(found))
+  end
+  redis.call('HDEL', MESSAGES, unpack(found))
+  redis.call('HDEL', ATTRS, unpack(found))
+  depart_memory(windows)
+end
+local function depart_other(id) -- one that is not scheduled
   local state = state_of(id)
-  local ready = state == 'ready' and (ready_entry(id) or '0:')
-  local score = ready and string.match(ready, '^%d+') or state == 'scheduled' and redis.call('ZSCORE', SCHEDULED, id)
-    or state == 'dead' and redis.call('ZSCORE', DEAD, id)
-  -- What is due soon stays: it would be late if the process that moves it died.
-  if not score or state ~= 'dead' and tonumber(score) >= now - 1000 and (ready or tonumber(score) <= now + stay) then
-    return
+  if state == 'dead' then
+    depart_from(DEAD, 'dead', {id}, {redis.call('ZSCORE', DEAD, id)})
+  elseif state == 'ready' then
+    local entry = ready_entry(id) or '0:'
+    local score = string.match(entry, '^%d+')
+    if tonumber(score) < now - 1000 then
+      unlisted[entry] = true
+      depart_from(nil, 'scheduled', {id}, {score})
+    end
   end
-  if ready then
-    unlisted[ready] = true
-  else
-    redis.call('ZREM', SCHEDULED, id)
-    redis.call('ZREM', DEAD, id)
-  end
-  add(id, state == 'dead' and state or 'scheduled', score, redis.call('HGET', MESSAGES, id) or '',
-    redis.call('HGET', ATTRS, id) or '')
-  redis.call('HDEL', MESSAGES, id)
-  redis.call('HDEL', ATTRS, id)
-  ids[#ids + 1], messages = id, messages + 1
-  depart_memory('\5' .. id)
 end
+local function depart(chunk)
+  local found, scores, others = {}, {}, {}
+  for i, score in ipairs(redis.call('ZMSCORE', SCHEDULED, unpack(chunk))) do
+    if not score then
+      others[#others + 1] = chunk[i]
+    elseif may_depart(tonumber(score)) then
+      found[#found + 1], scores[#scores + 1] = chunk[i], score
+    end
+  end
+  depart_from(SCHEDULED, 'scheduled', found, scores)
+  for _, id in ipairs(others) do
+    if bytes >= 1048576 then break end
+    depart_other(id)
+  end
+end
+-- Payloads are read together as far as their largest size allows.
+local largest = tonumber(redis.call('HGET', META, 'largest_payload_bytes') or '') or 4096
+local size, chunk, seen = math.max(1, math.floor(1048576 / math.max(largest, 4096))), {}, {}
 for i = 6, #ARGV do
-  local mark = string.byte(ARGV[i])
+  local name, mark = ARGV[i], string.byte(ARGV[i]) or 0
   if mark == 5 or mark == 6 then
-    depart_memory(ARGV[i])
-    ids[#ids + 1] = string.sub(ARGV[i], mark == 5 and 2 or 3)
-  else
-    depart(ARGV[i])
+    depart_memory({name})
+    ids[#ids + 1] = string.sub(name, mark == 5 and 2 or 3)
+  elseif mark >= 32 and not seen[name] then
+    chunk[#chunk + 1], seen[name] = name, true
+  end
+  if #chunk > 0 and (i == #ARGV or #chunk >= size or #ids + #chunk >= 256) then
+    depart(chunk)
+    chunk = {}
   end
   if #ids >= 256 or bytes >= 1048576 then break end
 end

@@ -10,12 +10,13 @@
 -- Again  APPLIED 0, or VOID
 
 --- use: fenced_prelude
---- use: state_of
 --- use: is_tag
 local tag, number, batch = ARGV[2], tonumber(string.match(ARGV[3] or '', '^%d+$') or ''), ARGV[4]
 local function read_batch() -- its records, or nil
   local is_read, records = pcall(cmsgpack.unpack, batch)
-  if not is_read or type(records) ~= 'table' or #records == 0 or #records % 5 > 0 then return nil end
+  if not is_read or type(records) ~= 'table' or #records == 0 or #records % 5 > 0 or #records > 2560 then
+    return nil
+  end
   for i = 1, #records, 5 do
     local name, place, score, payload, attrs = unpack(records, i, i + 4)
     if type(name) ~= 'string' or type(score) ~= 'string' or type(payload) ~= 'string' or type(attrs) ~= 'string'
@@ -31,7 +32,9 @@ local records = batch and batch ~= '' and read_batch()
 if #ARGV ~= 4 or not is_tag(tag) or not number or number < 1 or number >= 9007199254740992 or records == nil then
   return redis.error_reply('BADARGS arrive takes now, tag of another partition, number, batch')
 end
-redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+if records then
+  redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES)
 redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
 if not layout then return {finish(false), 'ABSENT'} end

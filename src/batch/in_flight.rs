@@ -102,7 +102,10 @@ impl<V: BatchVerb> InFlightBatch<V> {
         };
         // The next try repeats this call, so none of its items may count as new.
         self.repeated |= !again.is_empty();
-        self.distribute(results, shortfall.as_deref());
+        let moving = self.distribute(results, shortfall.as_deref());
+        if !moving.is_empty() {
+            again.extend(self.wait_for_moving(moving));
+        }
         if !again.is_empty() {
             self.batch.extend(again);
             return;
@@ -115,6 +118,19 @@ impl<V: BatchVerb> InFlightBatch<V> {
         if !self.batch.is_empty() && !self.patience.allows(&error, Repeat::Harmless) {
             self.fail(&error);
         }
+    }
+
+    /// Returns the items whose message is on its way, to be sent again; none after 10 s.
+    fn wait_for_moving(&mut self, moving: Vec<Pending<V::Output>>) -> Vec<Pending<V::Output>> {
+        let error = on_its_way::<V>();
+        if self.patience.allows(&error, Repeat::Harmless) {
+            return moving;
+        }
+        let error = self.of_all_tries(&error);
+        for pending in moving {
+            self.answer(pending, Err(error.clone()), None);
+        }
+        Vec::new()
     }
 
     /// Handles a call that ended with an error: keeps the items that may be sent again, and fails
@@ -276,8 +292,15 @@ impl<V: BatchVerb> InFlightBatch<V> {
         })
     }
 
-    /// Gives each caller its result. Items that must be sent again stay in the batch.
-    fn distribute(&mut self, results: Results<V::Output>, shortfall: Option<&str>) {
+    /// Gives each caller its result. Items that must be sent as a new call stay in the batch. Returns
+    /// those whose message is on its way to another partition, and which an earlier try may have
+    /// changed: only this partition recognises their repetition.
+    fn distribute(
+        &mut self,
+        results: Results<V::Output>,
+        shortfall: Option<&str>,
+    ) -> Vec<Pending<V::Output>> {
+        let mut moving = Vec::new();
         let first = self.first_try.as_ref();
         let tries = Tries {
             repeated: self.repeated,
@@ -289,6 +312,10 @@ impl<V: BatchVerb> InFlightBatch<V> {
                 Replied::Away(Some(result)) => (result, true),
                 Replied::Away(None) => {
                     pending.answer.answer(Answered::Away(pending.item, None));
+                    continue;
+                }
+                Replied::Moving if self.repeated => {
+                    moving.push(pending);
                     continue;
                 }
                 Replied::Moving => {
@@ -325,6 +352,7 @@ impl<V: BatchVerb> InFlightBatch<V> {
                 self.answer(pending, result, shortfall);
             }
         }
+        moving
     }
 
     /// The error of the last try, for the caller of an item. It says so if an earlier try may have
@@ -375,6 +403,16 @@ impl<V: BatchVerb> InFlightBatch<V> {
             _ => result,
         }
     }
+}
+
+/// The error of a message that is on its way to another partition all the time.
+fn on_its_way<V: BatchVerb>() -> Error {
+    let message = format!(
+        "the message of a {} is on its way to another partition for {PATIENCE:?}: does a process still change \
+         the partitions?",
+        V::VERB.name()
+    );
+    Error::new(ErrorKind::Unavailable, Applied::No, message)
 }
 
 /// The error after several refusals as too late: the server's clock was set again and again, faster

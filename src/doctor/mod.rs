@@ -2,12 +2,14 @@
 //! them.
 
 mod audit;
+mod changing;
 mod checkup;
 mod cluster_findings;
 mod deliveries;
 mod findings;
 mod leases;
 mod limits;
+mod orphans;
 mod partitions;
 mod queue;
 mod schedules;

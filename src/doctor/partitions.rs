@@ -18,9 +18,8 @@ impl Checkup {
             return Ok(());
         };
         self.fact("partitions", map.old.len());
-        self.unfinished(queue_name, map);
         if !map.is_settled() {
-            return Ok(());
+            return self.unfinished(partitions, map).await;
         }
         for partition in &partitions.list()[1..] {
             let stored = partition.stored_map().await;
@@ -73,34 +72,6 @@ impl Checkup {
             },
             repaired,
         });
-    }
-
-    /// Adds a finding: a change of the partitions was begun and not completed. A client that is
-    /// making the change continues at once, so then this finding does not last.
-    fn unfinished(&mut self, queue_name: &str, map: &PartitionMap) {
-        if map.is_settled() {
-            return;
-        }
-        let name = queue_name.as_bytes();
-        let (problem, remedy) = if map.new.is_empty() {
-            (
-                "the queue is being deleted, and the deletion is not complete".to_owned(),
-                dueq("delete-queue", &[name]),
-            )
-        } else {
-            let count = map.new.len();
-            (
-                format!(
-                    "the partitions are being changed from {} to {count}, and the change is not \
-                     complete",
-                    map.old.len()
-                ),
-                dueq("partitions", &[name, count.to_string().as_bytes()]),
-            )
-        };
-        let consequence = "pushes, and all calls that name an id, wait for 10 s and then fail";
-        let remedy = format!("{remedy}    # unless that runs at this moment");
-        self.wrong("changing", queue_name, problem, consequence, remedy);
     }
 
     /// Adds a finding: the map at the home cannot be read.
@@ -184,22 +155,6 @@ mod tests {
             assert!(finding.problem.contains(words), "{finding:?}");
             assert!(finding.problem.contains("partition 1 (4)"), "{finding:?}");
             assert_eq!(finding.remedy, remedy);
-        }
-    }
-
-    #[test]
-    fn an_unfinished_change_of_partitions_names_the_command() {
-        let tags = vec![Tag::Home, Tag::Numbered(4)];
-        for (new, remedy) in [
-            (tags.clone(), "dueq partitions orders 2"),
-            (vec![], "dueq delete-queue orders"),
-        ] {
-            let mut checkup = Checkup::default();
-            checkup.unfinished("orders", &PartitionMap::changing(8, vec![Tag::Home], new));
-            assert!(
-                checkup.findings[0].remedy.starts_with(remedy),
-                "{checkup:?}"
-            );
         }
     }
 }

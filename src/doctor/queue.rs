@@ -149,6 +149,9 @@ impl<C: Codec> Queue<C> {
             return Ok(());
         };
         checkup.maps(&partitions, self.name(), repair).await?;
+        if with_audit {
+            checkup.orphans(self.router(), &partitions, repair).await?;
+        }
         checkup.spread(self.router(), &partitions).await?;
         let mut frames = verify_all(&partitions, false).await;
         let is_silent = |frames: &Result<Vec<Frame>, Error>| {

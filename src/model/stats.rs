@@ -25,6 +25,8 @@ pub struct QueueStats {
     /// Messages on their way from one partition to another, while the number of partitions changes.
     /// They count in none of the states.
     pub moving: u64,
+    /// How many partitions the queue gets by a change that is not complete; 0 if none is.
+    pub changing_to: u64,
     /// Entries of the deduplication memory: ids that ended, and calls, remembered so that late
     /// repetitions are recognised.
     pub recent: u64,

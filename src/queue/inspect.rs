@@ -142,7 +142,7 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn stats(&self) -> Result<QueueStats, Error> {
-        stats_of(self.read_all(Verb::Stats, &[]).await?)
+        self.stats_of(self.read_all(Verb::Stats, &[]).await?)
     }
 
     /// Counts as [`stats`](Queue::stats) does, for monitoring: within 2 s it returns the counts of
@@ -163,7 +163,7 @@ impl<C: Codec> Queue<C> {
     /// ```
     pub async fn stats_reached(&self) -> Result<PartialRead<QueueStats>, Error> {
         let reached = self.reach_all(Verb::Stats, &[]).await?;
-        reached.map(stats_of)
+        reached.map(|replies| self.stats_of(replies))
     }
 
     /// Sets limits of the queue. Creates the queue if it does not exist. Each of P partitions gets
@@ -199,17 +199,22 @@ impl<C: Codec> Queue<C> {
             .await
             .map(drop)
     }
-}
 
-/// Adds up the stats of the partitions.
-fn stats_of(replies: Vec<Reply>) -> Result<QueueStats, Error> {
-    let mut stats: Option<QueueStats> = None;
-    for mut reply in replies {
-        let part = inspect::stats(&mut reply)?;
-        match &mut stats {
-            None => stats = Some(part),
-            Some(stats) => stats.add(&part),
+    /// Adds up the stats of the partitions.
+    fn stats_of(&self, replies: Vec<Reply>) -> Result<QueueStats, Error> {
+        let mut stats: Option<QueueStats> = None;
+        for mut reply in replies {
+            let part = inspect::stats(&mut reply)?;
+            match &mut stats {
+                None => stats = Some(part),
+                Some(stats) => stats.add(&part),
+            }
         }
+        let mut stats = stats.unwrap_or_default();
+        // The replies come from the partitions of this map.
+        let known = self.router.current();
+        let changing = known.map().filter(|map| map.moves());
+        stats.changing_to = changing.map_or(0, |map| map.new.len() as u64);
+        Ok(stats)
     }
-    Ok(stats.unwrap_or_default())
 }

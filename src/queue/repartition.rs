@@ -37,8 +37,10 @@ impl<C: Codec> Queue<C> {
     ///
     /// If the call fails, its future is dropped or the process ends, the same call goes on where it
     /// was, also in another process. [`abort_repartition`](Queue::abort_repartition) takes the change
-    /// back. Messages on their way at that moment, up to 256 of a partition, wait until either is
-    /// called, and calls that name them fail.
+    /// back. Messages on their way at that moment, up to 256 of a partition, are put back by a worker
+    /// of the queue within 5 s. Without workers they wait until either is called, and calls that
+    /// name them fail after 10 s. While a server is away, the call tries again for two minutes, and
+    /// goes on with the messages of the others.
     ///
     /// All clients and workers of the queue must be of a release that knows such changes.
     ///
@@ -46,7 +48,9 @@ impl<C: Codec> Queue<C> {
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if `count` is out of range, the
     /// queue has schedules and `count` is not 1, or the rate or `max_leased` is less than `count`.
     /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if a change to another number runs
-    /// or was interrupted. Then nothing has changed.
+    /// or was interrupted, or too few replicas follow a server.
+    /// [`ErrorKind::Full`](crate::ErrorKind::Full) if `maxmemory` of a server leaves no room for what
+    /// would move to it: an estimate. Then nothing has changed.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

@@ -128,11 +128,34 @@ impl<C: Codec> Queue<C> {
 
     /// Runs a call in steps at every partition, the home first. For each partition, `steps` returns
     /// how many messages it dealt with and the epoch of the partition's map. Returns how many
-    /// messages there were in all.
+    /// messages there were in all. If messages were on their way to another partition, they come
+    /// back or arrive, and a second round deals with them.
     pub(super) async fn step_all<F>(
         &self,
         did: &str,
         steps: impl Fn(Arc<Partition>) -> F,
+    ) -> Result<u64, Error>
+    where
+        F: Future<Output = Result<(u64, Option<u64>), Error>> + Send + 'static,
+    {
+        let done = self.step_each(did, &steps).await?;
+        let second = async {
+            match self.router.end_batches().await? {
+                true => self.step_each(did, &steps).await,
+                false => Ok(0),
+            }
+        };
+        let more = second.await.map_err(|error| match done {
+            0 => error,
+            _ => error.after(&format!("{done} messages were {did}")),
+        })?;
+        Ok(done + more)
+    }
+
+    async fn step_each<F>(
+        &self,
+        did: &str,
+        steps: &impl Fn(Arc<Partition>) -> F,
     ) -> Result<u64, Error>
     where
         F: Future<Output = Result<(u64, Option<u64>), Error>> + Send + 'static,

@@ -8,13 +8,16 @@ mod closing;
 mod copies;
 mod job;
 mod limits;
+mod orphans;
 mod partitions;
 mod plan;
+mod preflight;
 mod progress;
 mod refresh;
 mod registry;
 mod repartition;
 mod routing;
+mod stranded;
 mod transfer;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

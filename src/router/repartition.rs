@@ -139,6 +139,7 @@ impl Router {
         let (of_home, _) = stats(home).await?;
         // Fails if the rate or `max_leased` is less than the new number of partitions.
         Plan::from_limits(&map, &of_home)?;
+        self.check_servers(&map).await?;
         let is_empty = self.give_map(home, &map, Some(epoch)).await?;
         let empty = is_empty.then_some(Tag::Home).into_iter().collect();
         self.complete(map, empty, conduct).await
@@ -192,7 +193,10 @@ impl Router {
         let (of_home, _) = stats(home).await?;
         let mut plan = Plan::of(home, map, &of_home).await?;
         for partition in joining {
-            refuse_orphan(partition, [map.epoch, plan.takes_back]).await?;
+            // When a change is taken back, they are the queue's own partitions.
+            if plan.takes_back == 0 {
+                refuse_orphan(partition, map.epoch).await?;
+            }
             partition.forward(map).await?;
         }
         plan.keep(home).await?;
@@ -278,11 +282,11 @@ impl Router {
     }
 }
 
-/// Refuses a partition that has messages of a map with none of these epochs. A process that was
-/// stopped may have made it again after a change had ended.
-async fn refuse_orphan(partition: &Partition, epochs: [u64; 2]) -> Result<(), Error> {
+/// Refuses a partition that has messages of a map with another epoch. A process that was stopped may
+/// have made it again after a change had ended.
+async fn refuse_orphan(partition: &Partition, epoch: u64) -> Result<(), Error> {
     let stored = partition.stored_map().await?;
-    if stored.incarnation.is_none() || epochs.contains(&stored.epoch) {
+    if stored.incarnation.is_none() || stored.epoch == epoch {
         return Ok(());
     }
     let (stats, _) = stats(partition).await?;

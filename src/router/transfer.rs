@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::error::{Applied, Error, ErrorKind};
+use crate::error::Error;
 use crate::partition::{Carrier, Fate, Partition};
 use crate::protocol::partition_map::Tag;
 use crate::protocol::results::administer::{Arrived, Departed};
 use crate::router::job::Job;
+use crate::router::stranded::{no_target, other};
 use crate::server::scan::Walk;
+use crate::telemetry::events;
 
 /// The most names of one batch.
 const BATCH: usize = 256;
@@ -36,6 +38,9 @@ pub(super) struct Source {
     after: u64,
     stay: Duration,
 }
+
+/// For how long a source whose server is away tries again.
+const OUTAGE_LIMIT: Duration = Duration::from_secs(120);
 
 /// What a partition says about its batches.
 #[derive(PartialEq, Eq)]
@@ -63,39 +68,58 @@ impl Source {
 
     /// Moves all messages and all memory that belong elsewhere. Ends when nothing is left: what is
     /// due soon or leased is waited for. `was_empty` says that the partition remembers no calls from
-    /// before the change.
+    /// before the change. While a server is away, the other sources go on.
     pub(super) async fn drain(mut self, was_empty: bool) -> Result<(), Error> {
         let started = Instant::now();
+        let mut worked = started;
         loop {
             let began = Instant::now();
             if started.elapsed() > STAY_LIMIT {
                 self.stay = Duration::ZERO;
             }
-            self.settle().await?;
-            let before = self.departures().await?;
-            let strays = self.move_messages(&before).await?;
-            // Of an id whose message is still here, the memory stays as well.
-            let now_ms = self.now_ms().await?;
-            let remembered = match strays {
-                0 => self.move_memory(now_ms).await?,
-                _ => 0,
+            let rest = match self.pass(was_empty, started).await {
+                Ok(None) => return Ok(()),
+                Ok(Some(rest)) => {
+                    worked = Instant::now();
+                    rest
+                }
+                Err(error) if error.is_remapped() => return Err(self.job.refused(error)),
+                Err(error) if error.is_retryable() && worked.elapsed() < OUTAGE_LIMIT => {
+                    let queue = self.from.partition().queue_name();
+                    events::call_failed(queue, "depart", &error, "it is tried again");
+                    Duration::ZERO
+                }
+                Err(error) => return Err(error),
             };
-            self.settle().await?;
-            // Another process may have put a batch back meanwhile.
-            let is_clean = strays + remembered == 0 && before == self.departures().await?;
-            let mapped_for = Duration::from_millis(now_ms.saturating_sub(before.mapped_ms));
-            // The server's clock may have been set back.
-            let rest = match was_empty {
-                true => Duration::ZERO,
-                false => MEMORY.saturating_sub(mapped_for.max(started.elapsed())),
-            };
-            if is_clean && rest.is_zero() {
-                return Ok(());
-            }
-            let rest = if is_clean { rest } else { Duration::ZERO };
             tokio::time::sleep(PASS.saturating_sub(began.elapsed()).max(rest)).await;
             self.from.forget_replicas();
         }
+    }
+
+    /// Moves what may move now. Returns `None` when nothing is left, otherwise for how long the next
+    /// pass would find nothing to do.
+    async fn pass(&mut self, was_empty: bool, started: Instant) -> Result<Option<Duration>, Error> {
+        self.settle().await?;
+        let before = self.departures().await?;
+        let strays = self.move_messages(&before).await?;
+        // Of an id whose message is still here, the memory stays as well.
+        let now_ms = self.now_ms().await?;
+        let remembered = match strays {
+            0 => self.move_memory(now_ms).await?,
+            _ => 0,
+        };
+        self.settle().await?;
+        // Another process may have put a batch back meanwhile.
+        if strays + remembered > 0 || before != self.departures().await? {
+            return Ok(Some(Duration::ZERO));
+        }
+        let mapped_for = Duration::from_millis(now_ms.saturating_sub(before.mapped_ms));
+        // The server's clock may have been set back.
+        let rest = match was_empty {
+            true => Duration::ZERO,
+            false => MEMORY.saturating_sub(mapped_for.max(started.elapsed())),
+        };
+        Ok(Some(rest).filter(|rest| !rest.is_zero()))
     }
 
     /// Brings the batch that is on its way to its end. Returns whether there was one.
@@ -111,16 +135,13 @@ impl Source {
             bytes: Vec::new(),
             ..batch
         };
-        self.end_batch(emptied).await
+        let ended = self.end_batch(emptied).await;
+        ended.map_err(|error| self.job.refused(error))
     }
 
     async fn end_batch(&mut self, sent: impl Fn(Departed) -> Departed) -> Result<bool, Error> {
         let mut was_moving = false;
-        let any = match self.tag() {
-            Tag::Home => Tag::Numbered(0),
-            Tag::Numbered(_) => Tag::Home,
-        };
-        while let Some(batch) = self.depart(any, &[]).await? {
+        while let Some(batch) = self.depart(other(self.tag()), &[]).await? {
             self.arrive(&sent(batch)).await?;
             was_moving = true;
         }
@@ -134,10 +155,12 @@ impl Source {
         let mut groups: BTreeMap<Tag, Vec<Vec<u8>>> = BTreeMap::new();
         let (mut walk, mut strays, mut kept) = (Walk::default(), 0, 0);
         loop {
-            let key = partition.keys().messages();
+            let (key, began) = (partition.keys().messages(), Instant::now());
             let step = partition.control();
             let names = step.next_names(key, departures.value_bytes, &mut walk);
-            for name in names.await? {
+            let names = names.await?;
+            self.job.pace.pause(began.elapsed()).await;
+            for name in names {
                 let is_message = name.first().is_some_and(|byte| *byte >= 32);
                 let place = self.job.place_of_stray(&name, self.tag());
                 let Some(tag) = place.filter(|_| is_message) else {
@@ -168,8 +191,10 @@ impl Source {
         let mut groups: BTreeMap<Tag, Vec<Vec<u8>>> = BTreeMap::new();
         let (mut walk, mut found) = (Walk::default(), 0);
         loop {
-            let key = partition.keys().recent();
-            for (name, until_ms) in partition.control().next_members(key, &mut walk).await? {
+            let (key, began) = (partition.keys().recent(), Instant::now());
+            let members = partition.control().next_members(key, &mut walk).await?;
+            self.job.pace.pause(began.elapsed()).await;
+            for (name, until_ms) in members {
                 if until_ms <= now_ms as f64 {
                     continue;
                 }
@@ -223,29 +248,23 @@ impl Source {
     async fn depart(&mut self, tag: Tag, names: &[Vec<u8>]) -> Result<Option<Departed>, Error> {
         let (fate, after) = (self.fate, self.after);
         let departed = self.from.depart(fate, after, tag, self.stay, names).await;
-        let departed = departed.map_err(|error| self.job.refused(error))?;
-        self.fate = Fate::None;
-        Ok(departed)
+        if departed.is_ok() {
+            self.fate = Fate::None;
+        }
+        departed
     }
 
     async fn arrive(&mut self, batch: &Departed) -> Result<(), Error> {
         let own = self.tag();
         if !self.to.contains_key(&batch.tag) {
-            let Some(target) = self.job.all.of_tag(batch.tag) else {
-                let (queue, tag) = (self.from.partition().queue_name(), batch.tag);
-                let message = format!(
-                    "partition {own} of queue {queue} has messages on their way to partition {tag}, \
-                     which the map does not have: run `dueq doctor {queue}`"
-                );
-                return Err(Error::new(ErrorKind::Server, Applied::No, message));
-            };
+            let target = self.job.all.of_tag(batch.tag);
+            let target = target.ok_or_else(|| no_target(self.from.partition(), batch))?;
             self.to.insert(batch.tag, Carrier::new(target)?);
         }
         let Some(target) = self.to.get_mut(&batch.tag) else {
             return Ok(());
         };
-        let arrived = target.arrive(own, batch.number, &batch.bytes).await;
-        let arrived = arrived.map_err(|error| self.job.refused(error))?;
+        let arrived = target.arrive(own, batch.number, &batch.bytes).await?;
         self.fate = match arrived {
             Arrived::Applied(messages) => {
                 self.job.progress.moved(own, messages);

@@ -114,6 +114,16 @@ impl RoutedLane {
         }
     }
 
+    /// Reads about how many bytes a key takes, judged by this many of its entries; 0 without the key.
+    pub(crate) async fn memory_usage(&self, key: &str, samples: usize) -> Result<u64, Error> {
+        let mut usage = redis::cmd("MEMORY");
+        usage.arg("USAGE").arg(key).arg("SAMPLES").arg(samples);
+        let answer = self.query(&usage).await?;
+        let bytes: Option<u64> =
+            redis::from_redis_value(answer).map_err(|error| unexpected("MEMORY", &error))?;
+        Ok(bytes.unwrap_or(0))
+    }
+
     /// Reads whether the key exists.
     pub(crate) async fn has(&self, key: &str) -> Result<bool, Error> {
         match self.query(redis::cmd("EXISTS").arg(key)).await? {

@@ -12,10 +12,13 @@ use anyhow::{Context, Result, ensure};
 /// The longest download of a package. After it the test skips the language.
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// Lets Java start with less work: each producer lives for a moment.
+pub(crate) const QUICK_START: &str = "-XX:TieredStopAtLevel=1";
+
 /// The reason why the test skips a language.
 pub(crate) struct Skipped(pub(crate) String);
 
-type Prepared<T> = Result<T, Skipped>;
+pub(crate) type Prepared<T> = Result<T, Skipped>;
 
 fn skipped<T>(why: impl Into<String>) -> Prepared<T> {
     Err(Skipped(why.into()))
@@ -149,11 +152,11 @@ pub(crate) fn python(package_name: &str) -> Prepared<String> {
     Ok(text(&folder.join("venv/bin/python")))
 }
 
-/// A command that runs the script beside a `node_modules` with the package.
-pub(crate) fn node(package_name: &str, script: &str) -> Prepared<String> {
+/// Copies the script to where Node.js finds the package, and returns its path.
+pub(crate) fn node(package_name: &str, release: &str, script: &str) -> Prepared<String> {
     version("node", "--version")?;
-    version("npm", "--version")?;
     let folder = package("node", package_name, |folder| {
+        version("npm", "--version")?;
         let options = [
             "install",
             "--no-audit",
@@ -164,13 +167,13 @@ pub(crate) fn node(package_name: &str, script: &str) -> Prepared<String> {
         ];
         fetch(folder, "npm", &[&options[..], &[package_name]].concat())
     })?;
-    let copy = folder.join("push.js");
+    let copy = folder.join(format!("push-{release}.js"));
     fs::copy(script, &copy).map_err(|error| Skipped(format!("{script}: {error}")))?;
     Ok(text(&copy))
 }
 
 /// Compiles the Go program, and returns its path.
-pub(crate) fn go(module: &str, source: &str) -> Result<Prepared<String>> {
+pub(crate) fn go(module: &str, release: &str, source: &str) -> Result<Prepared<String>> {
     let fetched = version("go", "version").and_then(|_| {
         package("go", module, |folder| {
             fetch(folder, "go", &["mod", "init", "push"])?;
@@ -181,42 +184,43 @@ pub(crate) fn go(module: &str, source: &str) -> Result<Prepared<String>> {
         Ok(folder) => folder,
         Err(skipped) => return Ok(Err(skipped)),
     };
-    fs::copy(source, folder.join("push.go")).context("push.go")?;
-    compile(&folder, "go", &["build", "-o", "push", "push.go"])?;
-    Ok(Ok(text(&folder.join("push"))))
+    let program = format!("push-{release}");
+    let copy = format!("{program}.go");
+    fs::copy(source, folder.join(&copy)).with_context(|| copy.clone())?;
+    compile(&folder, "go", &["build", "-o", &program, &copy])?;
+    Ok(Ok(text(&folder.join(program))))
 }
 
 /// Compiles the Java program. Returns the class path with it and the jars.
 pub(crate) fn java(
-    group: &str,
-    artifact: &str,
+    (group, artifact, version_of_jar): (&str, &str, &str),
     release: &str,
     source: &str,
 ) -> Result<Prepared<String>> {
     let pom = format!(
         "<project><modelVersion>4.0.0</modelVersion><groupId>dueq</groupId><artifactId>push</artifactId>\
          <version>1</version><dependencies><dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>\
-         <version>{release}</version></dependency></dependencies></project>"
+         <version>{version_of_jar}</version></dependency></dependencies></project>"
     );
     let goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
-    let fetched = version("javac", "-version")
-        .and_then(|_| version("mvn", "--version"))
-        .and_then(|_| {
-            package("java", &pom, |folder| {
-                fs::write(folder.join("pom.xml"), &pom)
-                    .map_err(|error| Skipped(error.to_string()))?;
-                fetch(
-                    folder,
-                    "mvn",
-                    &["--batch-mode", "--quiet", goal, "-DoutputDirectory=jars"],
-                )
-            })
-        });
+    let fetched = version("javac", "-version").and_then(|_| {
+        package("java", &pom, |folder| {
+            version("mvn", "--version")?;
+            fs::write(folder.join("pom.xml"), &pom).map_err(|error| Skipped(error.to_string()))?;
+            fetch(
+                folder,
+                "mvn",
+                &["--batch-mode", "--quiet", goal, "-DoutputDirectory=jars"],
+            )
+        })
+    });
     let folder = match fetched {
         Ok(folder) => folder,
         Err(skipped) => return Ok(Err(skipped)),
     };
     let jars = text(&folder.join("jars/*"));
-    compile(&folder, "javac", &["-cp", &jars, "-d", "classes", source])?;
-    Ok(Ok(format!("{}:{jars}", text(&folder.join("classes")))))
+    let (quick, classes) = (format!("-J{QUICK_START}"), format!("classes-{release}"));
+    let options = [&quick, "-cp", &jars, "-d", &classes, source];
+    compile(&folder, "javac", &options)?;
+    Ok(Ok(format!("{}:{jars}", text(&folder.join(classes)))))
 }

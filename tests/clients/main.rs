@@ -5,120 +5,70 @@
 //! installs packages once, into `target/clients/`.
 
 mod install;
+mod languages;
+mod live_change;
 mod partitions;
+mod producer;
 
-use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use dueq::{Client, OnExpire, Queue};
 use dueq_testkit::Server;
 
-use install::Skipped;
+use languages::Language;
+use producer::{Payload, Producer, Says};
 
 const QUEUE: &str = "die größte, Nr. 1: \"orders\"";
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A producer with a server of its own.
-struct Producer<'a> {
-    start: &'a (dyn Fn() -> Command + Sync),
-    server: Server,
+/// Starts a server with the functions.
+async fn server() -> Result<(Server, Client)> {
+    let server = Server::start(&[])?;
+    let client = Client::connect(&server.url()).await?;
+    client.load_functions().await?;
+    Ok((server, client))
 }
 
-impl Producer<'_> {
-    /// Pushes a message with this payload, given as an argument or on standard input.
-    fn push(&self, id: &str, delay_ms: &str, payload: Payload<'_>) -> Result<Output> {
-        let (argument, input) = match payload {
-            Payload::Argument(text) => (text, &b""[..]),
-            Payload::Input(bytes) => ("-", bytes),
-        };
-        let mut child = (self.start)()
-            .args([QUEUE, id, delay_ms, argument])
-            .env("REDIS_URL", self.server.url())
-            .env("LC_ALL", "C.UTF-8")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        // A producer that exits before reading all input reports its own error.
-        let _ = child.stdin.take().context("its input")?.write_all(input);
-        Ok(child.wait_with_output()?)
-    }
-
-    /// Pushes a message with options, each an argument.
-    fn push_with(&self, id: &str, options: &[&str]) -> Result<()> {
-        let output = (self.start)()
-            .args([QUEUE, id, "3600000", "x"])
-            .args(options)
-            .env("REDIS_URL", self.server.url())
-            .env("LC_ALL", "C.UTF-8")
-            .output()?;
-        ensure!(output.status.success(), "{id}: {output:?}");
-        Ok(())
-    }
-
-    fn succeeds(&self, id: &str, payload: Payload<'_>, says: &str) -> Result<()> {
-        let output = self.push(id, "0", payload).with_context(|| id.to_owned())?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        ensure!(
-            output.status.success() && said == format!("{says}\n"),
-            "{id}: {output:?}"
-        );
-        Ok(())
-    }
-
-    fn fails(&self, id: &str, delay_ms: &str, why: &str) -> Result<()> {
-        let output = self.push(id, delay_ms, Payload::Argument("x"))?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(
-            output.status.code() == Some(1) && said.contains(why),
-            "{why}: {output:?}"
-        );
-        Ok(())
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Payload<'a> {
-    Argument(&'a str),
-    Input(&'a [u8]),
-}
-
-/// The folder of today's producers, which users copy.
-const TODAY: &str = "examples/clients";
-/// The folder of the producers of release 0.1, which keep running beside newer workers.
-const FROZEN: &str = "tests/compat/0.1/clients";
-
-/// Checks everything that a producer must do, or prints why this language was skipped. `prepare`
-/// makes the program that runs the producer of a folder.
-async fn check<S: Fn() -> Command + Sync>(
-    language: &str,
-    prepare: impl Fn(&str) -> Result<Result<S, Skipped>>,
-) -> Result<()> {
-    let start = match prepare(TODAY)? {
-        Ok(start) => start,
-        Err(Skipped(why)) => {
-            // The harness hides output of `println!` from passing tests, so write to stderr
-            // directly.
-            writeln!(
-                std::io::stderr(),
-                "SKIPPED: the producer in {language}: {why}"
-            )?;
-            return Ok(());
-        }
+/// Checks everything that a producer must do, unless this language is skipped.
+async fn check(language: &Language) -> Result<()> {
+    let Some(programs) = language.programs()? else {
+        return Ok(());
     };
     let began = Instant::now();
-    let producer = Producer {
-        start: &start,
-        server: Server::start(&[])?,
+    let producer = |program, server: &Server| Producer {
+        program,
+        url: server.url(),
     };
-    producer.fails("early", "0", "Function not found")?;
-    let client = Client::connect(&producer.server.url()).await?;
-    client.load_functions().await?;
+    let empty = Server::start(&[])?;
+    producer(&programs.today, &empty)
+        .fails("early", "0", "Function not found")
+        .await?;
+    let ((server, client), (partitioned, _)) = (server().await?, server().await?);
     let queue = client.queue(QUEUE)?;
+    tokio::try_join!(
+        exact_bytes(producer(&programs.today, &server), &queue),
+        partitions::check(producer(&programs.today, &partitioned)),
+    )?;
 
+    let frozen = producer(&programs.frozen, &server);
+    let payload = Payload::Argument("{}");
+    frozen.succeeds("from 0.1", payload, Says::Created).await?;
+    frozen
+        .succeeds("empty input", payload, Says::PushedBefore)
+        .await?;
+    let mut found = claim_all(&queue, 2).await?;
+    found.sort();
+    ensure!(
+        found[1] == (b"from 0.1".to_vec(), b"{}".to_vec()),
+        "{found:?}"
+    );
+    println!("{}: {:?}", language.name, began.elapsed());
+    Ok(())
+}
+
+/// Pushes all kinds of ids and payloads, and claims the same.
+async fn exact_bytes(producer: Producer<'_>, queue: &Queue) -> Result<()> {
     let mebibyte: Vec<u8> = (0..1_048_576_u32)
         .map(|place| (place * 7 + place / 256) as u8)
         .collect();
@@ -132,16 +82,14 @@ async fn check<S: Fn() -> Command + Sync>(
         ("empty input", Payload::Input(b"")),
     ];
     for (id, payload) in messages {
-        producer.succeeds(id, payload, &format!("created {id}"))?;
+        producer.succeeds(id, payload, Says::Created).await?;
     }
-    producer.succeeds(
-        "empty",
-        Payload::Argument("other"),
-        "empty was pushed before",
-    )?;
-    producer.fails("negative", "-5", "INVALID due")?;
+    producer
+        .succeeds("empty", Payload::Argument("other"), Says::PushedBefore)
+        .await?;
+    producer.fails("negative", "-5", "INVALID due").await?;
 
-    let mut found = claim_all(&queue, messages.len()).await?;
+    let mut found = claim_all(queue, messages.len()).await?;
     for (id, payload) in messages {
         let expected = match payload {
             Payload::Argument(text) => text.as_bytes(),
@@ -156,48 +104,30 @@ async fn check<S: Fn() -> Command + Sync>(
             "{id}: another payload"
         );
     }
-    producer.succeeds(
-        "empty input",
-        Payload::Argument("acked"),
-        "created empty input",
-    )?;
+    producer
+        .succeeds("empty input", Payload::Argument("acked"), Says::Created)
+        .await?;
     ensure!(queue.stats().await?.pushed == messages.len() as u64 + 1);
 
-    producer.push_with("options", &["expires=+7200000", "on_expire=drop"])?;
+    let options = ["expires=+7200000", "on_expire=drop"];
+    producer
+        .succeeds_with("options", &options, Says::Created)
+        .await?;
     let stored = queue.get("options").await?.context("the message")?;
     ensure!(
         stored.expires_after_ms == Some(7_200_000) && stored.on_expire == OnExpire::Drop,
         "{stored:?}"
     );
+    Ok(())
+}
 
-    let elsewhere = Producer {
-        start: &start,
-        server: Server::start(&[])?,
-    };
-    let client = Client::connect(&elsewhere.server.url()).await?;
-    client.load_functions().await?;
-    partitions::check(&elsewhere).context("several partitions")?;
-
-    let Ok(frozen) = prepare(FROZEN)? else {
-        bail!("{language}: the producer of 0.1 was skipped, although today's was not");
-    };
-    let producer = Producer {
-        start: &frozen,
-        server: producer.server,
-    };
-    producer.succeeds("from 0.1", Payload::Argument("{}"), "created from 0.1")?;
-    producer.succeeds(
-        "empty input",
-        Payload::Argument("x"),
-        "empty input was pushed before",
-    )?;
-    let mut found = claim_all(&queue, 2).await?;
-    found.sort();
-    ensure!(
-        found[1] == (b"from 0.1".to_vec(), b"{}".to_vec()),
-        "{found:?}"
-    );
-    println!("{language}: {:?}", began.elapsed());
+/// Waits until `good` returns true.
+async fn until(what: &str, mut good: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
+    let start = Instant::now();
+    while !good().await? {
+        ensure!(start.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     Ok(())
 }
 
@@ -219,70 +149,33 @@ async fn claim_all(queue: &Queue, count: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)
     Ok(found)
 }
 
-/// Path of a producer's source file.
-fn source(folder: &str, name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join(folder)
-        .join(name);
-    path.to_str().unwrap_or_default().to_owned()
+// It takes 14 s, most of them idle, so its name lets the harness start it first.
+#[tokio::test]
+async fn all_producers_push_while_partitions_change() -> Result<()> {
+    live_change::check().await
 }
 
 #[tokio::test]
 async fn shell_producer_pushes_exact_bytes() -> Result<()> {
-    let prepare = |folder: &str| {
-        let script = source(folder, "push.sh");
-        Ok(install::redis_cli().map(|()| move || with("sh", &[&script])))
-    };
-    check("shell", prepare).await
+    check(&languages::SHELL).await
 }
 
 #[tokio::test]
 async fn python_producer_pushes_exact_bytes() -> Result<()> {
-    let prepare = |folder: &str| {
-        let script = source(folder, "push.py");
-        let python = install::python("redis==7.0.1");
-        Ok(python.map(|python| move || with(&python, &[&script])))
-    };
-    check("Python", prepare).await
+    check(&languages::PYTHON).await
 }
 
 #[tokio::test]
 async fn javascript_producer_pushes_exact_bytes() -> Result<()> {
-    let prepare = |folder: &str| {
-        let script = install::node("ioredis@6.0.0", &source(folder, "push.js"));
-        Ok(script.map(|script| move || with("node", &[&script])))
-    };
-    check("JavaScript", prepare).await
+    check(&languages::JAVASCRIPT).await
 }
 
 #[tokio::test]
 async fn go_producer_pushes_exact_bytes() -> Result<()> {
-    let prepare = |folder: &str| {
-        let program = install::go(
-            "github.com/redis/go-redis/v9@v9.17.3",
-            &source(folder, "push.go"),
-        )?;
-        Ok(program.map(|program| move || with(&program, &[])))
-    };
-    check("Go", prepare).await
+    check(&languages::GO).await
 }
 
 #[tokio::test]
 async fn java_producer_pushes_exact_bytes() -> Result<()> {
-    let prepare = |folder: &str| {
-        let classes = install::java(
-            "redis.clients",
-            "jedis",
-            "7.0.0",
-            &source(folder, "Push.java"),
-        )?;
-        Ok(classes.map(|path| move || with("java", &["-cp", &path, "Push"])))
-    };
-    check("Java", prepare).await
-}
-
-fn with(program: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new(program);
-    command.args(arguments);
-    command
+    check(&languages::JAVA).await
 }

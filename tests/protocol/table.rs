@@ -19,7 +19,7 @@ const ELSEWHEN: u64 = T0 + 90 * SECOND;
 const LEASE: u64 = 30 * SECOND;
 
 /// The rows of the table whose first line begins with `heading`.
-fn rows(heading: &str) -> Result<Vec<Vec<&'static str>>> {
+pub(crate) fn rows(heading: &str) -> Result<Vec<Vec<&'static str>>> {
     let table = STATES.lines().skip_while(|line| !line.starts_with(heading));
     let rows: Vec<Vec<&str>> = table
         .take_while(|line| line.starts_with('|'))

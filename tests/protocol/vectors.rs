@@ -43,6 +43,7 @@ mod partitions {
     pub(crate) mod moves;
     pub(crate) mod moves_by_callers;
     pub(crate) mod remaps;
+    pub(crate) mod verbs_of_moves;
 }
 
 /// Pushes, and what later happens to their messages.

@@ -1,5 +1,8 @@
 //! `dueq partitions`: the partitions of a queue, or their number.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use clap::{Args, ValueEnum, value_parser};
 use comfy_table::{CellAlignment, Table, presets};
 use dueq::admin::{Repartition, RepartitionPhase, RepartitionProgress};
@@ -19,8 +22,9 @@ messages move to them while producers and workers go on. It takes at least 13 s 
 and until leased messages are settled. If it is interrupted, run it again, or take the change back with
 --abort: until then messages that were on their way, at most 256 of a partition, wait.
 
-One partition suffices until one server does not. About four for each master are a good number. Order
-by due time holds within a partition. Upgrade all clients and workers of the queue first.
+One partition suffices until one server does not. About four for each master are a good number; of more
+the command warns. It refuses a change that a server has no memory for, as far as maxmemory is set.
+Order by due time holds within a partition. Upgrade all clients and workers of the queue first.
 
 Examples:
   dueq partitions orders
@@ -51,13 +55,20 @@ impl Partitions {
         let (client, queue) = common.client_and_queue(&self.queue).await?;
         match self.count {
             Some(count) => {
-                self.change(queue.partition_into(usize::from(count)), common)
-                    .await?
+                let count = usize::from(count);
+                let warning = crowded(count, client.masters());
+                let change = queue.partition_into(count);
+                if !self.change(change, warning, common).await? {
+                    let name = &self.queue;
+                    output::note(&format!(
+                        "queue {name} has {count} partitions: nothing to do"
+                    ));
+                }
             }
             None => existing::require(&client, &queue).await?,
         }
         if self.abort {
-            self.change(queue.abort_repartition(), common).await?;
+            self.change(queue.abort_repartition(), None, common).await?;
         }
         let partitions = queue.partitions().await?;
         if common.json {
@@ -73,22 +84,52 @@ impl Partitions {
         Ok(Outcome::Done)
     }
 
-    async fn change(&self, change: Repartition<'_>, common: &Common) -> Result<(), dueq::Error> {
+    /// Returns whether there was something to change. Prints the warning before the change begins.
+    async fn change(
+        &self,
+        change: Repartition<'_>,
+        warning: Option<String>,
+        common: &Common,
+    ) -> Result<bool, dueq::Error> {
         let change = match self.pace {
             Pace::Gentle => change,
             Pace::Open => change.without_rests(),
         };
-        if common.json {
-            let queue = self.queue.clone();
-            let report = move |now: &RepartitionProgress| {
+        let (queue, json) = (self.queue.clone(), common.json);
+        let has_begun = Arc::new(AtomicBool::new(false));
+        let begun = Arc::clone(&has_begun);
+        let report = move |now: &RepartitionProgress| {
+            if !begun.swap(true, Ordering::Relaxed)
+                && let Some(warning) = &warning
+            {
+                output::note(warning);
+            }
+            if json {
                 // The change goes on without a reader of its progress.
                 let _ = output::json_line(&progress(&queue, now));
-            };
-            change.on_progress(report).await
-        } else {
-            change.on_progress(show).await
-        }
+            } else {
+                show(now);
+            }
+        };
+        change.on_progress(report).await?;
+        Ok(has_begun.load(Ordering::Relaxed))
     }
+}
+
+/// About how many partitions of one master are a good number.
+const GOOD_PARTITIONS: usize = 4;
+
+/// A warning if the partitions are too many for the masters.
+fn crowded(count: usize, masters: usize) -> Option<String> {
+    (count > GOOD_PARTITIONS * masters).then(|| {
+        let each = count.div_ceil(masters);
+        let needed = count.div_ceil(GOOD_PARTITIONS);
+        format!(
+            "warning: {count} partitions on {masters} masters are up to {each} on each. About {GOOD_PARTITIONS} \
+             are a good number, so {needed} masters for {count}: more of them make calls smaller, and small \
+             calls cost Redis more. Take them only if each holds more than 5 million messages"
+        )
+    })
 }
 
 fn show(now: &RepartitionProgress) {

@@ -221,13 +221,23 @@ fn object(name: &str, reached: &PartialRead<Counts>) -> String {
     format!("{}\n", output::json(&serde_json::Value::from(object)))
 }
 
-fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 27] {
+fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 29] {
     [
         ("scheduled", stats.scheduled, "wait for their due time"),
         ("due", stats.due, "of these, past their due time"),
         ("ready", stats.ready, "due, wait for a free handler"),
         ("leased", stats.leased, "with a handler"),
         ("dead", stats.dead, "given up"),
+        (
+            "moving",
+            stats.moving,
+            "on their way to another partition, while their number changes",
+        ),
+        (
+            "changing_to",
+            stats.changing_to,
+            "so many partitions the queue gets; 0: their number does not change",
+        ),
         (
             "overdue_ms",
             stats.overdue_ms,

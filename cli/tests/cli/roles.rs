@@ -9,7 +9,7 @@ use dueq_testkit::Server;
 use crate::{DUEQ, Said, Work, dueq};
 
 /// Creates the user by the printed command, and returns its URL.
-fn user(server: &Server, role: &str, queue: &str) -> Result<String> {
+pub(crate) fn user(server: &Server, role: &str, queue: &str) -> Result<String> {
     let line = dueq(server, &["acl", role, queue, "--user", role])?.out();
     let line = line.trim().replace(">PASSWORD", ">secret");
     let words: Vec<&str> = line.split(' ').collect();
@@ -20,7 +20,7 @@ fn user(server: &Server, role: &str, queue: &str) -> Result<String> {
     ))
 }
 
-fn as_user(url: &str, args: &[&str]) -> Result<Output> {
+pub(crate) fn as_user(url: &str, args: &[&str]) -> Result<Output> {
     let mut command = Command::new(DUEQ);
     command
         .env("REDIS_URL", url)
@@ -41,7 +41,7 @@ fn done(url: &str, args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn refused(url: &str, args: &[&str]) -> Result<()> {
+pub(crate) fn refused(url: &str, args: &[&str]) -> Result<()> {
     let output = as_user(url, args)?;
     let said = output.err();
     assert_eq!(output.code(), Some(1), "{args:?}: {said}");

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     /// The SHA-256 of the document without its version.
-    const DOCUMENT: &str = "df2ce91b49602160ad5467ac2a3b1b1a4784f796e40d1a8aac09f9243005e99b";
+    const DOCUMENT: &str = "82e9d61f84f879546207f0c15983faedb38e3c9db701894bba1e55ced1885d08";
 
     #[test]
     fn openapi_document_has_the_expected_checksum() {

@@ -50,9 +50,10 @@ impl<S: Sync> FromRequestParts<S> for OperationId {
 
 /// Begin an operation on a queue
 ///
-/// Requeues or purges messages up to a time, cancels messages by their ids, or audits or repairs the
-/// queue. It goes on after the answer, at its pace. One of each kind runs on a queue: the same call
-/// again answers the one that runs, and another of the same kind is refused.
+/// Requeues or purges messages up to a time, cancels messages by their ids, audits or repairs the
+/// queue, or changes the number of its partitions. It goes on after the answer, at its pace. One of
+/// each kind runs on a queue: the same call again answers the one that runs, and another of the same
+/// kind is refused.
 #[utoipa::path(
     post,
     path = "/v1/queues/{queue}/operations",
@@ -169,7 +170,8 @@ async fn read_operation(
 
 /// Stop an operation
 ///
-/// It stops after its step. What it did stays. An operation that has ended is as it was.
+/// It stops after its step. What it did stays; after a repartition, the queue stays between both
+/// numbers until one goes on or takes it back. An operation that has ended is as it was.
 #[utoipa::path(
     post,
     path = "/v1/queues/{queue}/operations/{operation}/stop",

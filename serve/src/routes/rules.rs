@@ -166,54 +166,53 @@ fn limits() -> Vec<Value> {
 }
 
 fn new_operation() -> Vec<Value> {
-    let of = |kinds: &[&str], rules: Vec<Value>| {
+    const OF_REQUEUE: [&str; 4] = ["error", "crashed", "canary", "canary_wait_ms"];
+    const OF_TIMES: [&str; 2] = ["before_ms", "after_ms"];
+    const OF_CANCEL: [&str; 2] = ["ids", "dead"];
+    const OF_REPARTITION: [&str; 3] = ["partitions", "abort", "gentle"];
+    let of = |kinds: &[&str], lacked: &[&[&str]], rules: Vec<Value>| {
         let mut all = vec![is("kind", kinds)];
+        all.extend(lacked.concat().into_iter().map(lacks));
         all.extend(rules);
         json!({ "allOf": all })
     };
-    let lack = |fields: &[&str]| fields.iter().map(|field| lacks(field)).collect();
-    let requeue: Vec<_> = lack(&["state", "ids", "dead"]);
-    let mut purge: Vec<_> = lack(&[
-        "error",
-        "crashed",
-        "canary",
-        "canary_wait_ms",
-        "ids",
-        "dead",
+    let purges = vec![
+        any([lacks("after_ms"), is("state", &["dead"])]),
+        any([
+            is("state", &["ready", "dead"]),
+            json!({ "allOf": [is("state", &["scheduled"]), has("before_ms")] }),
+        ]),
+    ];
+    let aborts = json!({ "required": ["abort"], "properties": { "abort": { "const": true } } });
+    let repartitions = any([
+        json!({ "allOf": [has("partitions"), lacks("abort")] }),
+        json!({ "allOf": [aborts, lacks("partitions")] }),
     ]);
-    purge.push(any([lacks("after_ms"), is("state", &["dead"])]));
-    purge.push(any([
-        is("state", &["ready", "dead"]),
-        json!({ "allOf": [is("state", &["scheduled"]), has("before_ms")] }),
-    ]));
-    let mut cancel: Vec<_> = lack(&[
-        "state",
-        "before_ms",
-        "after_ms",
-        "error",
-        "crashed",
-        "canary",
-        "canary_wait_ms",
-    ]);
-    cancel.push(has("ids"));
-    let audit = lack(&[
-        "state",
-        "before_ms",
-        "after_ms",
-        "error",
-        "crashed",
-        "canary",
-        "canary_wait_ms",
-        "ids",
-        "dead",
-    ]);
+    let (state, of_others) = (&["state"], &["pace", "dry_run"]);
     vec![
         any([lacks("canary_wait_ms"), has("canary")]),
         any([
-            of(&["requeue"], requeue),
-            of(&["purge"], purge),
-            of(&["cancel"], cancel),
-            of(&["audit", "repair"], audit),
+            of(&["requeue"], &[state, &OF_CANCEL, &OF_REPARTITION], vec![]),
+            of(
+                &["purge"],
+                &[&OF_REQUEUE, &OF_CANCEL, &OF_REPARTITION],
+                purges,
+            ),
+            of(
+                &["cancel"],
+                &[state, &OF_TIMES, &OF_REQUEUE, &OF_REPARTITION],
+                vec![has("ids")],
+            ),
+            of(
+                &["audit", "repair"],
+                &[state, &OF_TIMES, &OF_REQUEUE, &OF_CANCEL, &OF_REPARTITION],
+                vec![],
+            ),
+            of(
+                &["repartition"],
+                &[state, &OF_TIMES, &OF_REQUEUE, &OF_CANCEL, of_others],
+                vec![repartitions],
+            ),
         ]),
     ]
 }

@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     Audit,
     /// Looks for damage, and repairs it.
     Repair,
+    /// Changes the number of partitions, or takes such a change back.
+    Repartition,
 }
 
 /// A list of operations.
@@ -54,8 +56,18 @@ pub(crate) struct OperationReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) crashed: Option<bool>,
     pub(crate) dry_run: bool,
-    /// How many messages a second.
-    pub(crate) pace: u64,
+    /// How many messages a second. A repartition has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pace: Option<u64>,
+    /// Of a repartition: how many partitions the queue gets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) partitions: Option<usize>,
+    /// Of a repartition: true if it takes a change back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) abort: Option<bool>,
+    /// Of a repartition: whether it leaves three quarters of the time to others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) gentle: Option<bool>,
     #[serde(flatten)]
     pub(crate) progress: Progress,
     /// Who asked for it.
@@ -85,10 +97,10 @@ pub(crate) enum Phase {
 pub(crate) struct Progress {
     #[schema(inline)]
     pub(crate) state: Phase,
-    /// How many messages were done: requeued, purged or cancelled. Of a dry run, how many would be.
+    /// How many messages were done: requeued, purged, cancelled or moved. Of a dry run, how many would be.
     /// Of an audit or a repair, how many entries were looked at; a message has several.
     pub(crate) done: u64,
-    /// How many there are in all, as far as is known. Of an audit or a repair an estimate.
+    /// How many there are in all, as far as is known. Of an audit, a repair or a repartition an estimate.
     pub(crate) of: Option<u64>,
     /// How many more may have been done, because a reply of Redis was lost.
     pub(crate) unknown: u64,
@@ -101,6 +113,9 @@ pub(crate) struct Progress {
     /// Of an audit or a repair.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) audit: Option<AuditFound>,
+    /// Of a repartition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) repartition: Option<RepartitionState>,
     /// While Redis does not answer: the error of the last try.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) waiting: Option<Failure>,
@@ -138,6 +153,17 @@ pub(crate) struct CanaryProgress {
     pub(crate) waiting: u64,
 }
 
+/// What a repartition does.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct RepartitionState {
+    /// `opening`: it tells the partitions. `moving`: it moves messages, and then waits for what is
+    /// leased or due soon, and until the partitions have forgotten calls from before. `closing`: it
+    /// removes partitions. `complete`.
+    pub(crate) phase: String,
+    /// How many messages it has moved per second.
+    pub(crate) per_second: u64,
+}
+
 /// What an audit found.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct AuditFound {
@@ -172,6 +198,7 @@ impl Kind {
             Self::Cancel => "cancel",
             Self::Audit => "audit",
             Self::Repair => "repair",
+            Self::Repartition => "repartition",
         }
     }
 }

@@ -117,6 +117,10 @@ pub(crate) struct Queue {
     pub(crate) paused_partitions: u64,
     /// The partitions that these numbers are of.
     pub(crate) partitions: u64,
+    /// How many partitions the queue gets by a change that is not complete; 0 if none is.
+    pub(crate) changing_to: u64,
+    /// Messages on their way to another partition meanwhile. They are in none of the states.
+    pub(crate) moving: u64,
     /// Whether as many messages are leased as `max_leased` allows.
     pub(crate) full: bool,
     /// Messages that wait for their due time, also between two attempts.
@@ -226,6 +230,8 @@ impl Queue {
             paused: stats.paused,
             paused_partitions: stats.paused_partitions,
             partitions: stats.partitions,
+            changing_to: stats.changing_to,
+            moving: stats.moving,
             full: stats.full,
             scheduled: stats.scheduled,
             due: stats.due,

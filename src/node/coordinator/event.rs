@@ -50,6 +50,8 @@ pub(crate) enum Reply {
     /// The answer to the read of a lost claim's lease.
     LookedUp(Box<LostGrant>),
     Refilled(Box<RefillReply>),
+    /// A batch that was on its way to another partition has ended, or could not be ended.
+    BatchEnded(Result<(), Error>),
     /// A wake-up token was given back, or that call failed.
     TokenReturned,
     /// The node has left the queue, or the call that reports it failed.

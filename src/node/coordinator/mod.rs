@@ -16,6 +16,7 @@ mod refills;
 mod rosters;
 pub(crate) mod run;
 pub(crate) mod settings;
+mod stranded;
 mod tokens;
 
 use std::collections::{BTreeSet, HashMap};
@@ -225,6 +226,7 @@ impl Coordinator {
                         }
                         self.check_epoch(id, beat.header.epoch);
                         self.refill(id, &beat, now);
+                        self.end_stranded(id, &beat, now);
                     }
                     Err(error) => {
                         health.failed(partition.name(), id, &error);
@@ -244,6 +246,7 @@ impl Coordinator {
             Reply::Claimed(claimed) => self.claimed(id, *claimed, now),
             Reply::LookedUp(grant) => self.looked_up(id, *grant, now),
             Reply::Refilled(reply) => self.refilled(id, *reply, now),
+            Reply::BatchEnded(result) => self.batch_ended(id, &result),
             Reply::TokenReturned => {}
             Reply::Left => {
                 partition.phase = Phase::Left;

@@ -12,15 +12,18 @@ use crate::node::consumers::handling::HandlerContext;
 use crate::node::consumers::slots::{HandlerEnds, PartitionSlots};
 use crate::node::state::beat_mode::{BeatMode, PARK_AHEAD};
 use crate::node::state::claim_state::ClaimState;
+use crate::node::state::loss::Loss;
 use crate::node::state::lost_claim::LostClaim;
 use crate::node::state::newest_reply::{NewestReply, Verdict};
 use crate::node::state::oldest_due::OldestDue;
 use crate::node::state::refills::RefillState;
 use crate::node::state::reporting::Reporting;
+use crate::node::state::stranded::StrandedBatch;
 use crate::node::state::timers::{Action, FALLBACK_INTERVAL, NodeTimers, PartitionTimers, TICK};
 use crate::node::{PartitionId, QueueId};
 use crate::partition::Partition;
 use crate::protocol::counts::MAX_CLAIM;
+use crate::protocol::partition_map::Tag;
 use crate::protocol::replies::Header;
 use crate::protocol::results::administer::{Beat, Moved};
 use crate::server::patience::reconnect_delays;
@@ -69,6 +72,8 @@ pub(crate) struct NodePartition {
     pub(crate) last_beat: Instant,
     pub(crate) has_beaten: bool,
     pub(crate) refills: RefillState,
+    pub(crate) stranded: StrandedBatch,
+    loss: Loss,
     reporting: Reporting,
     newest: NewestReply,
     seen: Seen,
@@ -120,6 +125,8 @@ impl NodePartition {
             last_mode: BeatMode::Listening,
             is_subscribed: false,
             refills: RefillState::default(),
+            stranded: StrandedBatch::default(),
+            loss: Loss::default(),
             reporting: Reporting::default(),
             newest: NewestReply::default(),
             seen: Seen::default(),
@@ -266,12 +273,17 @@ impl NodePartition {
             Verdict::SameQueue => {}
             Verdict::NewQueue | Verdict::Emptied => {
                 if verdict == Verdict::Emptied {
-                    self.remote.meters().add(Counter::StoreEmptied);
-                    events::store_emptied(self.name());
+                    self.loss.lost(now);
                 }
                 // The queue is new and has no leader, so the node tries to become its leader now.
                 self.timers.beat_at(now, timers, now);
             }
+        }
+        let is_home = self.remote.tag() == Tag::Home;
+        let is_absent = header.incarnation.is_empty();
+        if self.loss.is_news(is_home, is_absent, now) {
+            self.remote.meters().add(Counter::StoreEmptied);
+            events::store_emptied(self.name());
         }
         let head = self.instant(header.head_ms);
         self.seen.head = head;

@@ -116,6 +116,11 @@ impl Departed {
     }
 }
 
+/// The number of the batch that the field `moving` of meta describes.
+pub(crate) fn batch_number(moving: &str) -> Option<u64> {
+    moving.split(' ').next()?.parse().ok()
+}
+
 /// What a partition did with a batch from another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrived {
@@ -149,6 +154,8 @@ pub(crate) struct Beat {
     /// How many lists of fires need a refill; `None` for a queue without schedules, or from an
     /// older Functions library.
     pub(crate) low_lists: Option<u64>,
+    /// The number of the batch that is on its way to another partition.
+    pub(crate) moving: Option<u64>,
 }
 
 impl Beat {
@@ -163,6 +170,7 @@ impl Beat {
             nodes,
             ready: body.count()?,
             low_lists: body.count().ok(),
+            moving: body.text().ok().as_deref().and_then(batch_number),
         })
     }
 }

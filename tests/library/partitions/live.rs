@@ -10,10 +10,12 @@ use dueq::{Client, ErrorKind, Queue};
 use dueq_testkit::cluster::Cluster;
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::remap;
 use super::traffic::{change_live, due, group, stock};
+use crate::support::proxy::Proxy;
 use crate::support::{HOUR, push_all, setup, until, within};
 
+const DEPART: &str = include_str!("../../../lua/dist/depart.lua");
+const ARRIVE: &str = include_str!("../../../lua/dist/arrive.lua");
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -51,7 +53,7 @@ async fn a_live_queue_grows_over_the_masters_of_a_cluster() -> Result<()> {
 }
 
 /// Checks that the queue has exactly these far messages, each where it belongs.
-async fn has_all(queue: &Queue, ids: &[String], partitions: usize) -> Result<()> {
+pub(super) async fn has_all(queue: &Queue, ids: &[String], partitions: usize) -> Result<()> {
     assert_eq!(queue.partitions().await?.len(), partitions);
     let stats = queue.stats().await?;
     assert_eq!((stats.scheduled, stats.moving), (ids.len() as u64, 0));
@@ -186,34 +188,6 @@ async fn two_processes_that_make_the_same_change_do_no_harm() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_on_a_message_that_nobody_moves_name_the_remedy() -> Result<()> {
-    let setup = setup().await?;
-    let queue = &setup.queue;
-    let ids = group("far", 40);
-    push_all(queue, due(&ids, |_| HOUR)).await?;
-    remap(&setup, "-", &["close", "0", "7|-|- 5 9"]).await?;
-    let mut words = vec!["FCALL".to_owned(), "dueq_depart".into(), "10".into()];
-    words.extend(queue.keys().iter().cloned());
-    words.extend(["m7", "", "0", "5", "5000"].map(str::to_owned));
-    let mut gone = Vec::new();
-    for id in &ids {
-        if queue.keys_of(id).await?[0].contains("/5}") {
-            gone.push(id.clone());
-        }
-    }
-    words.extend(gone.iter().cloned());
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    setup.command::<redis::Value>(&words).await?;
-    let error = queue.push("").id(&gone[0]).await.expect_err("on its way");
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    let remedy = format!("dueq partitions {} 3", queue.name());
-    assert!(error.to_string().contains(&remedy), "{error}");
-    assert_eq!(queue.stats().await?.moving, gone.len() as u64);
-    queue.partition_into(3).await?;
-    has_all(queue, &ids, 3).await
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_have_each_batch_before_the_next_one_departs() -> Result<()> {
     let setup = setup().await?;
     let port = setup.server.port().to_string();
@@ -233,4 +207,19 @@ async fn replicas_have_each_batch_before_the_next_one_departs() -> Result<()> {
     assert!(waits >= 2 * (2_000 * 2 / 3) / 256, "{waits}");
     drop(replica);
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_replies_of_a_move_lose_and_double_no_message() -> Result<()> {
+    let setup = setup().await?;
+    let ids = group("far", 1_500);
+    push_all(&setup.queue, due(&ids, |_| HOUR)).await?;
+    let proxy = Proxy::start(setup.server.port()).await?;
+    let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
+    for script in [DEPART, ARRIVE, ARRIVE, DEPART, DEPART] {
+        proxy.cut_reply_of(script);
+    }
+    queue.partition_into(3).await?;
+    assert_eq!(proxy.cuts(), 5);
+    has_all(&setup.queue, &ids, 3).await
 }

@@ -1,10 +1,12 @@
 //! Queues of several partitions.
 
+mod examined;
 mod interrupted;
 mod live;
 mod losses;
 mod one_queue;
 mod repartition;
+mod stranded;
 mod traffic;
 mod workers;
 
@@ -22,6 +24,18 @@ fn base(setup: &Setup, tag: &str) -> String {
 
 /// Calls `remap` at the partition with this tag, and returns its answer.
 async fn remap(setup: &Setup, tag: &str, args: &[&str]) -> Result<String> {
+    let args: Vec<&[u8]> = [""].iter().chain(args).map(|arg| arg.as_bytes()).collect();
+    let (_, answer): (redis::Value, String) = call(setup, tag, "dueq_remap", &args).await?;
+    Ok(answer)
+}
+
+/// Calls a function at the partition with this tag.
+async fn call<T: redis::FromRedisValue>(
+    setup: &Setup,
+    tag: &str,
+    function: &str,
+    args: &[&[u8]],
+) -> Result<T> {
     setup.client.load_functions().await?;
     let (home, base) = (base(setup, "-"), base(setup, tag));
     let keys: Vec<String> = setup
@@ -30,10 +44,8 @@ async fn remap(setup: &Setup, tag: &str, args: &[&str]) -> Result<String> {
         .iter()
         .map(|key| key.replace(&home, &base))
         .collect();
-    let mut words = vec!["FCALL", "dueq_remap", "10"];
-    words.extend(keys.iter().map(String::as_str));
-    words.push("");
-    words.extend(args);
-    let (_, answer): (redis::Value, String) = setup.command(&words).await?;
-    Ok(answer)
+    let mut command = redis::cmd("FCALL");
+    command.arg(function).arg(10).arg(&keys).arg(args);
+    let mut connection = setup.redis().await?;
+    Ok(command.query_async(&mut connection).await?)
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::Result;
+use dueq::metrics::Counter;
 use dueq::outcomes::{
     AckPushOutcome, CancelOutcome, PushOutcome, RescheduleOutcome, SettleOutcome,
 };
@@ -243,6 +244,8 @@ pub(super) async fn change_live(
     })
     .await?;
     running.stop().await?;
+    // A partition that the change removed is no loss.
+    assert_eq!(queue.metrics().count(Counter::StoreEmptied), 0);
     let mut times = BTreeMap::<String, u64>::new();
     while let Ok((id, at_ms, due_ms)) = handled.try_recv() {
         assert!(at_ms + 5 >= due_ms, "{id} at {at_ms}, due {due_ms}");

@@ -350,7 +350,10 @@ impl World {
         let header = self.finish(now, trimmed > 0 || reopened, false);
         let is_closed = self.closed(now).is_some();
         let [_, (_, low_lists), _] = counted(&self.schedules);
-        let low_lists = self.has_layout_4.then(|| low_lists.into());
+        let low_lists = match (self.has_layout_4, &self.map) {
+            (true, _) => Some(low_lists.into()),
+            (false, map) => map.as_ref().map(|_| (-1_i64).into()),
+        };
         let parts = [
             header,
             leads.into(),

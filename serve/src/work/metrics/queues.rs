@@ -20,7 +20,7 @@ const MAX_TURN: Duration = Duration::from_secs(150);
 type Read = fn(&QueueStats) -> u64;
 
 /// The gauges. The flag says whether a value is in milliseconds, and so shown in seconds.
-const GAUGES: [(&str, &str, bool, Read); 6] = [
+const GAUGES: [(&str, &str, bool, Read); 8] = [
     (
         "due",
         "Scheduled messages that are past their due time.",
@@ -44,6 +44,18 @@ const GAUGES: [(&str, &str, bool, Read); 6] = [
         "For how long nothing is claimed.",
         true,
         |stats| stats.closed_ms,
+    ),
+    (
+        "changing",
+        "1 if the number of partitions is being changed.",
+        false,
+        |stats| u64::from(stats.changing_to > 0),
+    ),
+    (
+        "moving",
+        "Messages on their way from one partition to another.",
+        false,
+        |stats| stats.moving,
     ),
     ("nodes", "Live workers.", false, |stats| stats.nodes),
     ("schedules", "Recurring schedules.", false, |stats| {

@@ -11,6 +11,7 @@ mod operation;
 mod pace;
 mod plan;
 mod progress;
+mod repartition;
 mod run;
 mod steps;
 mod work;

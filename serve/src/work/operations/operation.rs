@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::edge::audit::{Action, now_ms};
 use crate::edge::shown::quoted;
 use crate::wire::operations::{Kind, OperationReport, Phase, Progress};
-use crate::work::operations::plan::Plan;
+use crate::work::operations::plan::{Change, Plan};
 
 /// An operation.
 pub(crate) struct Operation {
@@ -84,8 +84,18 @@ impl Operation {
             "kind": plan.kind.name(),
             "before_ms": plan.before_ms,
             "dry_run": plan.is_dry_run,
-            "pace": plan.pace,
         });
+        match plan.change {
+            Some(Change {
+                partitions,
+                is_gentle,
+            }) => {
+                what["partitions"] = json!(partitions);
+                what["abort"] = json!(partitions.is_none());
+                what["gentle"] = json!(is_gentle);
+            }
+            None => what["pace"] = json!(plan.pace),
+        }
         if let Some(state) = plan.state {
             what["state"] = json!(state.as_str());
         }
@@ -136,7 +146,12 @@ impl Operation {
             error: plan.group.error.clone(),
             crashed: plan.group.crashed,
             dry_run: plan.is_dry_run,
-            pace: plan.pace,
+            pace: plan.change.is_none().then_some(plan.pace),
+            partitions: plan.change.and_then(|change| change.partitions),
+            abort: plan
+                .change
+                .and_then(|change| change.partitions.is_none().then_some(true)),
+            gentle: plan.change.map(|change| change.is_gentle),
             progress: self.progress(),
             by: self.by().to_owned(),
             started_ms: self.started_ms,

@@ -24,6 +24,8 @@ const CANARY_WAIT_MS: u64 = 60_000;
 const MAX_PACE: u64 = 100_000;
 const PACE: u64 = 1_000;
 const PACE_OF_READS: u64 = 10_000;
+/// The most partitions of a queue.
+const MAX_PARTITIONS: u64 = 256;
 /// The last millisecond of the year 9999.
 const MAX_MS: u64 = 253_402_300_799_999;
 
@@ -75,6 +77,13 @@ pub(crate) struct Request {
     ids: Option<Vec<String>>,
     /// Whether a cancel removes dead messages too.
     dead: Option<bool>,
+    /// How many partitions a repartition gives the queue.
+    #[schema(minimum = 1, maximum = 256)]
+    partitions: Option<u64>,
+    /// True takes back the change of the number of partitions that runs or was interrupted.
+    abort: Option<bool>,
+    /// Whether a repartition leaves three quarters of the time to others; true without it.
+    gentle: Option<bool>,
 }
 
 /// The plan of an operation, with all defaults filled in.
@@ -92,6 +101,15 @@ pub(crate) struct Plan {
     pub(crate) state: Option<MessageState>,
     pub(crate) ids: Named,
     pub(crate) with_dead: bool,
+    pub(crate) change: Option<Change>,
+}
+
+/// A change of the number of partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// `None` takes a change back.
+    pub(crate) partitions: Option<usize>,
+    pub(crate) is_gentle: bool,
 }
 
 /// Selects dead messages that died in one way, or since a time.
@@ -175,6 +193,7 @@ impl Plan {
     /// Makes a plan of a request. `now_ms` is the time of Redis.
     pub(crate) fn new(request: Request, now_ms: u64) -> Result<Self, Problem> {
         let kind = request.kind;
+        let repartitions = kind == Kind::Repartition;
         let is_dry_run = request.dry_run.unwrap_or(false);
         let state = request.state.map(|state| match state {
             Purged::Scheduled => MessageState::Scheduled,
@@ -203,6 +222,11 @@ impl Plan {
             ),
             ("ids", request.ids.is_some(), kind == Kind::Cancel),
             ("dead", request.dead.is_some(), kind == Kind::Cancel),
+            ("partitions", request.partitions.is_some(), repartitions),
+            ("abort", request.abort.is_some(), repartitions),
+            ("gentle", request.gentle.is_some(), repartitions),
+            ("pace", request.pace.is_some(), !repartitions),
+            ("dry_run", request.dry_run.is_some(), !repartitions),
         ];
         if let Some((field, ..)) = has.into_iter().find(|(_, has, may)| *has && !may) {
             let what = match field {
@@ -254,6 +278,10 @@ impl Plan {
             state,
             ids: Named::new(ids_of(kind, request.ids)?),
             with_dead: request.dead.unwrap_or(false),
+            change: match repartitions {
+                true => Some(change(request.partitions, request.abort, request.gentle)?),
+                false => None,
+            },
         })
     }
 
@@ -287,6 +315,25 @@ fn canary(messages: u64, wait_ms: Option<u64>) -> Result<Canary, Problem> {
     Ok(Canary {
         messages: usize::try_from(messages).unwrap_or(1),
         wait_ms,
+    })
+}
+
+fn change(
+    partitions: Option<u64>,
+    abort: Option<bool>,
+    gentle: Option<bool>,
+) -> Result<Change, Problem> {
+    if partitions.is_some() == abort.is_some() || abort == Some(false) {
+        return Err(invalid(
+            "partitions: a repartition has either partitions or \"abort\": true",
+        ));
+    }
+    if let Some(partitions) = partitions {
+        within("partitions", partitions, 1, MAX_PARTITIONS)?;
+    }
+    Ok(Change {
+        partitions: partitions.and_then(|count| usize::try_from(count).ok()),
+        is_gentle: gentle.unwrap_or(true),
     })
 }
 

@@ -95,6 +95,37 @@ fn plan_refuses_foreign_fields_and_wrong_ranges() {
         (r#"{"kind": "repair", "ids": ["a"]}"#, "ids:"),
         (r#"{"kind": "audit", "kind": "repair"}"#, "duplicate field"),
         (r#"{"kind": "audit", "force": true}"#, "unknown field"),
+        (r#"{"kind": "repartition"}"#, "either partitions or"),
+        (
+            r#"{"kind": "repartition", "abort": false}"#,
+            "either partitions or",
+        ),
+        (
+            r#"{"kind": "repartition", "partitions": 3, "abort": true}"#,
+            "either partitions or",
+        ),
+        (
+            r#"{"kind": "repartition", "partitions": 0}"#,
+            "partitions: 0",
+        ),
+        (
+            r#"{"kind": "repartition", "partitions": 257}"#,
+            "partitions: 257",
+        ),
+        (
+            r#"{"kind": "repartition", "partitions": 3, "pace": 5}"#,
+            "pace: an operation of this kind",
+        ),
+        (
+            r#"{"kind": "repartition", "abort": true, "dry_run": true}"#,
+            "dry_run:",
+        ),
+        (r#"{"kind": "audit", "partitions": 3}"#, "partitions:"),
+        (
+            r#"{"kind": "purge", "state": "dead", "abort": true}"#,
+            "abort:",
+        ),
+        (r#"{"kind": "requeue", "gentle": false}"#, "gentle:"),
     ] {
         let refusal = plan(json).expect_err(json);
         assert!(refusal.contains(reason), "{json}: {refusal}");

@@ -14,6 +14,7 @@ use crate::work::operations::operation::Operation;
 use crate::work::operations::pace::{Pace, Patience};
 use crate::work::operations::plan::Canary;
 use crate::work::operations::progress::{End, Step};
+use crate::work::operations::repartition::repartition;
 use crate::work::operations::steps::Steps;
 use crate::work::operations::work::Work;
 
@@ -68,7 +69,15 @@ pub(super) async fn run(edge: Arc<Edge>, queue: Queue, operation: Arc<Operation>
 async fn all(queue: Queue, operation: Arc<Operation>) -> Ended<()> {
     let plan = operation.plan();
     let failed = |error: Error| Outcome::Failed(Failure::of(&Problem::from(error)));
-    let mut work = Work::new(&queue, plan).map_err(failed)?;
+    let Some(mut work) = Work::new(&queue, plan).map_err(failed)? else {
+        let change = repartition(&queue, &operation);
+        return tokio::select! {
+            biased;
+            // Workers put back what is on its way at this moment.
+            reason = operation.stopped() => Err(Outcome::Stopped(reason)),
+            changed = change => changed.map_err(failed),
+        };
+    };
     let mut patience = Patience::default();
     loop {
         match work.estimate(&queue).await {

@@ -21,9 +21,10 @@ pub(super) enum Work {
 }
 
 impl Work {
-    pub(super) fn new(queue: &Queue, plan: &Plan) -> Result<Self, dueq::Error> {
+    /// `None` for a repartition, which the library makes in one call.
+    pub(super) fn new(queue: &Queue, plan: &Plan) -> Result<Option<Self>, dueq::Error> {
         let before_ms = plan.before_ms.unwrap_or(0);
-        Ok(match plan.kind {
+        Ok(Some(match plan.kind {
             Kind::Requeue | Kind::Purge if plan.is_dry_run => Self::Count(Count::new(queue, plan)),
             Kind::Requeue if !plan.group.is_all() => {
                 Self::Bulk(Steps::Group(GroupSteps::new(queue, plan)))
@@ -41,7 +42,8 @@ impl Work {
             Kind::Cancel => Self::Cancel(Cancels::new(queue, plan)),
             Kind::Audit => Self::Audit(queue.audit_steps(false)),
             Kind::Repair => Self::Audit(queue.audit_steps(!plan.is_dry_run)),
-        })
+            Kind::Repartition => return Ok(None),
+        }))
     }
 
     /// Counts the messages before the first step; `None` if the total is not known.

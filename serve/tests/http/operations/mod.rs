@@ -5,6 +5,7 @@ mod faults;
 mod groups;
 mod kinds;
 mod record;
+mod repartitions;
 mod requeues;
 
 use std::time::{Duration, Instant};

@@ -73,6 +73,7 @@ fn beat(sent: Instant, seq: i64, ready: u64, head: Option<Duration>) -> Beat {
         nodes: 1,
         ready,
         low_lists: None,
+        moving: None,
     }
 }
 

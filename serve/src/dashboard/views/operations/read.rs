@@ -4,12 +4,20 @@ use crate::dashboard::api::Failure;
 use crate::dashboard::frame::segment;
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Clock, Markup};
-use crate::wire::operations::{Kind, OperationList, OperationReport, Phase, Wrong};
+use crate::wire::operations::{
+    Kind, OperationList, OperationReport, Phase, RepartitionState, Wrong,
+};
 
 /// All operations of this instance on queues of the caller, the newest first.
 pub(in crate::dashboard::views) async fn all(page: &Page) -> Result<Vec<OperationReport>, Failure> {
     let found: OperationList = page.api.get("/v1/operations").await?;
     Ok(found.operations)
+}
+
+impl RepartitionState {
+    pub(super) fn phase(&self) -> String {
+        show::text(&self.phase)
+    }
 }
 
 impl OperationReport {
@@ -24,6 +32,11 @@ impl OperationReport {
     /// Whether the operation is an audit, which looks for damage.
     pub(in crate::dashboard::views) fn is_audit(&self) -> bool {
         matches!(self.kind, Kind::Audit | Kind::Repair)
+    }
+
+    /// Whether `of` is an estimate.
+    fn is_estimated(&self) -> bool {
+        self.is_audit() || self.kind == Kind::Repartition
     }
 
     /// What an audit has found so far.
@@ -66,6 +79,10 @@ impl OperationReport {
             (Kind::Cancel, _) => "Cancel by id".to_owned(),
             (Kind::Audit, _) => "Audit".to_owned(),
             (Kind::Repair, _) => "Repair".to_owned(),
+            (Kind::Repartition, _) => match self.partitions {
+                Some(count) => format!("Change to {count} partitions"),
+                None => "Change of partitions taken back".to_owned(),
+            },
         };
         match self.dry_run {
             true => format!("{what}, dry run"),
@@ -137,10 +154,13 @@ impl OperationReport {
             (Kind::Requeue, _) => "requeued",
             (Kind::Purge, _) => "removed",
             (Kind::Cancel, _) => "cancelled",
+            (Kind::Repartition, _) => "moved",
         };
         let done = show::number(self.progress.done);
         match self.progress.of {
-            Some(of) if self.is_audit() => format!("{done} of about {} {verb}", show::number(of)),
+            Some(of) if self.is_estimated() => {
+                format!("{done} of about {} {verb}", show::number(of))
+            }
             Some(of) => format!("{done} of {} {verb}", show::number(of)),
             None => format!("{done} {verb}"),
         }
@@ -154,7 +174,10 @@ impl OperationReport {
             .checked_sub(self.progress.done)
             .filter(|left| *left > 0)?;
         let is_going = self.is_running() && self.progress.waiting.is_none();
-        is_going.then(|| show::duration(left.saturating_mul(1_000) / self.pace.max(1)))
+        let measured = self.progress.repartition.as_ref();
+        let pace = self.pace.or(measured.map(|state| state.per_second));
+        let pace = pace.filter(|pace| *pace > 0 && is_going)?;
+        Some(show::duration(left.saturating_mul(1_000) / pace))
     }
 
     /// The number of messages that a stopped or failed operation has not processed.
@@ -217,7 +240,10 @@ mod tests {
             error: None,
             crashed: None,
             dry_run: false,
-            pace: 1_000,
+            pace: Some(1_000),
+            partitions: None,
+            abort: None,
+            gentle: None,
             progress: Progress {
                 state,
                 ..Progress::default()

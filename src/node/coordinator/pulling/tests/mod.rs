@@ -30,6 +30,7 @@ fn paused() -> Reply {
         nodes: 1,
         ready: 0,
         low_lists: None,
+        moving: None,
     };
     Reply::Beat {
         sent: Instant::now(),
