@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use fastrand::Rng;
 
-use super::{Scene, masters, outages, slots};
+use super::{Scene, masters, movers, outages, slots};
 use crate::faults::{LIMIT, Mark, marked, processes};
 use crate::history::Role;
 
@@ -66,6 +66,7 @@ impl Kind {
             | Self::SlotHalfway
             | Self::MasterAdd
             | Self::AnswersDropped
+            | Self::MoverKill
             | Self::MoverStop => 8,
             _ => 4,
         })
@@ -116,7 +117,7 @@ async fn perform(kind: Kind, scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> R
         Kind::ProducerKill => processes::kill(Role::Producer, &scene.crew, rng, mark).await,
         Kind::WorkerKill => processes::kill(Role::Worker, &scene.crew, rng, mark).await,
         Kind::CancellerKill => processes::kill(Role::Canceller, &scene.crew, rng, mark).await,
-        Kind::MoverKill => processes::kill(Role::Mover, &scene.crew, rng, mark).await,
-        Kind::MoverStop => processes::freeze_mover(&scene.crew, rng, mark).await,
+        Kind::MoverKill => movers::kill(scene, rng, mark).await,
+        Kind::MoverStop => movers::stop(scene, rng, mark).await,
     }
 }

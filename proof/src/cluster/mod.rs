@@ -4,6 +4,7 @@
 
 mod faults;
 mod masters;
+mod movers;
 mod nodes;
 mod outages;
 mod scene;

@@ -44,31 +44,7 @@ pub(crate) async fn kill(
     Ok(())
 }
 
-/// How long a mover is frozen: it may miss a whole change.
-const FROZEN_MS: std::ops::Range<u64> = 2_000..16_000;
-
-/// Freezes a mover. When it goes on, the map may be another one, and its partitions gone.
-pub(crate) async fn freeze_mover(
-    crew: &[Arc<Place>],
-    rng: &mut Rng,
-    mark: &Mark<'_>,
-) -> Result<()> {
-    let frozen = until("a mover that stops", async || {
-        let place = chosen(crew, rng, Role::Mover)?;
-        place.until("its start", |status| status.ready).await?;
-        Ok(froze(&place).await?.map(|life| (place, life)))
-    });
-    let (place, life) = frozen.await?;
-    mark.begin(&place.process(life));
-    last(rng, FROZEN_MS).await;
-    place.signal(Signal::CONT)?;
-    ensure!(place.status().life == life, "did not stay stopped");
-    mark.trace(&format!("{} went on", place.process(life)));
-    mark.end(&place.process(life));
-    Ok(())
-}
-
-pub(super) fn chosen(crew: &[Arc<Place>], rng: &mut Rng, role: Role) -> Result<Arc<Place>> {
+pub(crate) fn chosen(crew: &[Arc<Place>], rng: &mut Rng, role: Role) -> Result<Arc<Place>> {
     let places: Vec<_> = crew.iter().filter(|place| place.role == role).collect();
     rng.choice(&places)
         .map(|place| Arc::clone(place))
@@ -119,7 +95,7 @@ pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
 }
 
 /// Freezes a process and returns its number; `None` if it has just ended.
-pub(super) async fn froze(place: &Place) -> Result<Option<u32>> {
+pub(crate) async fn froze(place: &Place) -> Result<Option<u32>> {
     let pid = place.status().pid.context("a process that is ready runs")?;
     let life = place.signal(Signal::STOP)?;
     let stopped = until("a stopped process", async || match process_state(pid) {

@@ -7,14 +7,15 @@ mod reply;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Result, ensure};
 use dueq::harness::{Observer, Reply};
 use dueq::{Applied, Error};
+use rustix::process::{Signal, getpid, kill_process};
 
-use crate::history::{Event, Role, Verb, Writer, now_us};
+use crate::history::{Answer, Event, Role, Verb, Writer, now_us};
 use call::call_of;
 use reply::answered;
 
@@ -103,6 +104,27 @@ pub fn outcome<T>(result: Result<T, Error>, word: impl Fn(T) -> String) -> Strin
     }
 }
 
+/// Whether the process freezes itself as soon as it has taken a batch out of a partition.
+static FREEZES: AtomicBool = AtomicBool::new(false);
+
+/// Makes the process freeze itself when it has taken the next batch out of a partition.
+pub fn freeze_with_a_batch() {
+    FREEZES.store(true, Ordering::Relaxed);
+}
+
+fn freeze_if(event: &Event) {
+    let answer = match event {
+        Event::Ok { answer, .. } => answer,
+        _ => return,
+    };
+    if matches!(answer, Answer::Departed { is_new: true, .. })
+        && FREEZES.swap(false, Ordering::Relaxed)
+        && let Err(error) = kill_process(getpid(), Signal::STOP)
+    {
+        tracing::warn!(%error, "cannot stop");
+    }
+}
+
 struct Recorder {
     diary: Diary,
     /// For each call in flight: its verb, and the id of a get.
@@ -173,6 +195,7 @@ impl Observer for Recorder {
             self.diary.0.offset_us.store(offset_us, Ordering::Relaxed);
         }
         self.diary.write(&event);
+        freeze_if(&event);
     }
 }
 

@@ -184,7 +184,7 @@ pub async fn run(options: Options) -> Result<()> {
         Kind::Canceller => canceller::run(&options, queues, &diary, stop).await?,
         Kind::Operator => operator::run(&options, queues, &diary, stop).await?,
         Kind::Scheduler => scheduler::run(&options, queues, stop).await?,
-        Kind::Mover => mover::run(&options, queues, &diary, stop).await?,
+        Kind::Mover => mover::run(&options, queues, &diary, stop, changes).await?,
         Kind::Drill => drill::run(&options, &client, &diary).await?,
         Kind::Serve | Kind::Consumer => {}
     }

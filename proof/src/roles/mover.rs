@@ -6,11 +6,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use dueq::{Error, Queue};
 use fastrand::Rng;
+use tokio::signal::unix::Signal;
 
 use super::{Options, Stop};
 use crate::history::Event;
 use crate::queues::{PARTITIONED, is_partitioned};
-use crate::recorder::Diary;
+use crate::recorder::{Diary, freeze_with_a_batch};
 use crate::workload::hash;
 
 /// The pause between two changes, in ms.
@@ -27,7 +28,13 @@ pub(super) async fn run(
     queues: Vec<Queue>,
     diary: &Diary,
     stop: Stop,
+    mut freezes: Signal,
 ) -> Result<()> {
+    tokio::spawn(async move {
+        while freezes.recv().await.is_some() {
+            freeze_with_a_batch();
+        }
+    });
     let too_long = async |mut stop: Stop| {
         super::stopped(&mut stop).await;
         tokio::time::sleep(END_LIMIT).await;

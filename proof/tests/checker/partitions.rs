@@ -161,9 +161,10 @@ fn a_call_by_an_old_map_is_refused() {
 
 #[test]
 fn a_map_changes_when_ended_ids_are_forgotten() {
-    let after = |ms| {
+    let after = |ms, incarnation| {
         let mut story = at("q/9");
         story.push(ID, "+60000", "CREATED").cancel(ID, "CANCELLED");
+        story.incarnation = incarnation;
         let args = ["change", "7", "8|- 3 5 9|-"].map(String::from).to_vec();
         let call = Call::Other {
             verb: "remap".into(),
@@ -174,7 +175,12 @@ fn a_map_changes_when_ended_ids_are_forgotten() {
             .call(call, Answer::Other(vec!["DONE".into()]), true);
         story.verdict().count(Kind::OldMapAccepted)
     };
-    assert_eq!((after(11_000), after(12_500)), (1, 0));
+    assert_eq!((after(11_000, "b1"), after(12_500, "b1")), (1, 0));
+    assert_eq!(
+        after(11_000, "b2"),
+        0,
+        "an emptied partition remembers nothing"
+    );
 }
 
 /// Beats come each second except in `missing`; with `touched`, a fault touches the queue then.

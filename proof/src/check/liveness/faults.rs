@@ -179,10 +179,12 @@ impl Faults {
         clocks.map(Fault::span).collect()
     }
 
-    /// The spans in which a mover was killed.
-    pub(crate) fn of_movers(&self) -> Vec<Span> {
-        let killed = self.begun().filter(|fault| fault.name == "mover_kill");
-        killed.map(Fault::span).collect()
+    /// When movers were killed or frozen: then their batches wait until others end them.
+    pub(crate) fn of_movers_us(&self) -> impl Iterator<Item = u64> {
+        let movers = self
+            .begun()
+            .filter(|fault| fault.name.starts_with("mover_"));
+        movers.map(|fault| fault.begun_us)
     }
 
     /// The spans in which the run's only server could not answer.

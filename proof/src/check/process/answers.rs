@@ -44,7 +44,7 @@ impl Process<'_> {
         }
     }
 
-    pub(super) fn mapped(&mut self, open: &Open, answer: &Answer, now_us: i64) {
+    pub(super) fn mapped(&mut self, open: &Open, answer: &Answer, now_us: i64, incarnation: &str) {
         let whole = self.whole(open.queue);
         let (number, name) = (
             u16::try_from(whole).unwrap_or(u16::MAX),
@@ -53,7 +53,8 @@ impl Process<'_> {
         let now_us = u64::try_from(now_us).unwrap_or(0);
         let at_us = (open.asked_us, now_us);
         let partitions = &mut self.all.partitions;
-        partitions.answered((number, &name), open.queue, &open.call, answer, at_us);
+        let partition = (open.queue, incarnation);
+        partitions.answered((number, &name), partition, &open.call, answer, at_us);
     }
 
     /// Notes that an answered call with ids came to this partition.

@@ -171,7 +171,7 @@ impl Process<'_> {
                 let given_up = given_up.into_iter().map(|token| (open.queue, token));
                 self.all.given_up.extend(given_up);
                 self.granted_in(&open, epoch, &answer);
-                self.mapped(&open, &answer, now_us);
+                self.mapped(&open, &answer, now_us, &incarnation);
                 let reply = Reply {
                     asked_us: open.asked_us,
                     answered_us: t_us,

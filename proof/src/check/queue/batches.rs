@@ -9,7 +9,7 @@ use crate::check::verdict::{Kind, Verdict};
 
 /// How long a due message may be on its way, but for faults: five times the fallback interval.
 const LONGEST_US: u64 = 5_000_000;
-/// How long after a fault of one of its partitions it may be; and after the death of a mover.
+/// How long after a fault of one of its partitions it may be; and after a mover was killed or frozen.
 const AFTERMATH_US: u64 = 3_000_000;
 const MOVER_US: u64 = 13_000_000;
 
@@ -120,7 +120,8 @@ impl OfBatch<'_> {
         let Some(end) = decided.min_by_key(|call| call.record.answered_us) else {
             return;
         };
-        let mut excused = after(all.faults.of_movers(), MOVER_US);
+        let of_movers = all.faults.of_movers_us().map(|at_us| (at_us, at_us));
+        let mut excused = after(of_movers, MOVER_US);
         for partition in [self.key.0, end.queue] {
             excused.extend(after(all.unreachable(partition), AFTERMATH_US));
         }

@@ -73,10 +73,10 @@ pub(crate) struct Partitions {
     attended: HashMap<u16, Vec<u64>>,
     /// For each partition: the spans in which a fault touched its master or its slot.
     touched: HashMap<u16, Vec<(u64, u64)>>,
-    /// For each partition, by the server's clock: when ids ended that it remembers; below, when
-    /// another map replaced its map, which needs that it remembers no id.
-    ended: HashMap<u16, Vec<u64>>,
-    changed: Vec<(u16, u64)>,
+    /// For each partition and incarnation, by the server's clock: when ids ended that it remembers;
+    /// below, when another map replaced its map, which needs that it remembers no id.
+    ended: HashMap<(u16, String), Vec<u64>>,
+    changed: Vec<((u16, String), u64)>,
     /// When the producers were asked to end.
     pub(crate) calm_us: Option<u64>,
 }
@@ -111,11 +111,12 @@ impl Partitions {
     pub(crate) fn answered(
         &mut self,
         (queue, name): (u16, &str),
-        partition: u16,
+        partition: (u16, &str),
         call: &Call,
         answer: &Answer,
         (asked_us, now_us): (u64, u64),
     ) {
+        let partition = || (partition.0, partition.1.to_owned());
         match (call, answer) {
             (Call::Other { verb, args }, Answer::Other(words))
                 if verb == "remap" && words.first().is_some_and(|word| word == "DONE") =>
@@ -123,13 +124,13 @@ impl Partitions {
                 let map = args.last().map_or("", |map| map);
                 self.map((queue, name), map, asked_us);
                 if args.first().is_some_and(|form| form == "change") {
-                    self.changed.push((partition, now_us));
+                    self.changed.push((partition(), now_us));
                 }
             }
             (Call::Settle { .. } | Call::Change { .. }, Answer::Items(words)) => {
                 let ends = |word: &String| word == "CANCELLED";
                 if words.iter().any(ends) {
-                    self.ended.entry(partition).or_default().push(now_us);
+                    self.ended.entry(partition()).or_default().push(now_us);
                 }
             }
             _ => {}
@@ -283,7 +284,7 @@ fn memory(all: &Collection, verdict: &mut Verdict) {
             .iter()
             .find(is_remembered)
         {
-            let name = &all.queues[usize::from(*partition)].name;
+            let name = &all.queues[usize::from(partition.0)].name;
             verdict.found(Kind::OldMapAccepted, || {
                 format!(
                     "{name} has another map at {now_us} us, and an id was cancelled at {at_us} us"
