@@ -18,6 +18,15 @@ pub(crate) enum Pace {
 }
 
 impl Pace {
+    /// The most names of one batch. A batch of 256 keeps a server busy for 1.5 ms, and delays all
+    /// other calls by that.
+    pub(super) fn batch(self) -> usize {
+        match self {
+            Self::Gentle => 64,
+            Self::Open => 256,
+        }
+    }
+
     /// Rests after a step that took so long.
     pub(super) async fn pause(self, took: Duration) {
         if self == Self::Gentle {

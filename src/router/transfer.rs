@@ -13,8 +13,6 @@ use crate::router::job::Job;
 use crate::server::scan::Walk;
 use crate::telemetry::events;
 
-/// The most names of one batch.
-const BATCH: usize = 256;
 /// A batch with fewer messages than names was cut by its size if it has at least so many bytes.
 const CUT_BYTES: usize = 512 * 1024;
 /// The least time between the beginnings of two passes over a partition.
@@ -151,8 +149,9 @@ impl Source {
     /// how many there were of both.
     async fn move_messages(&mut self, departures: &Departures) -> Result<u64, Error> {
         let partition = Arc::clone(self.from.partition());
+        let batch = self.job.pace.batch();
         let mut groups: BTreeMap<Tag, Vec<Vec<u8>>> = BTreeMap::new();
-        let (mut walk, mut strays, mut kept) = (Walk::default(), 0, 0);
+        let (mut walk, mut strays, mut kept) = (Walk::of(4 * batch), 0, 0);
         loop {
             let (key, began) = (partition.keys().messages(), Instant::now());
             let step = partition.control();
@@ -168,7 +167,7 @@ impl Source {
                 strays += 1;
                 let group = groups.entry(tag).or_default();
                 group.push(name);
-                if group.len() == BATCH {
+                if group.len() == batch {
                     kept += self.send(tag, std::mem::take(group)).await?;
                 }
             }
@@ -187,8 +186,9 @@ impl Source {
     /// were, with those that are forgotten soon.
     async fn move_memory(&mut self, now_ms: u64) -> Result<u64, Error> {
         let partition = Arc::clone(self.from.partition());
+        let batch = self.job.pace.batch();
         let mut groups: BTreeMap<Tag, Vec<Vec<u8>>> = BTreeMap::new();
-        let (mut walk, mut found) = (Walk::default(), 0);
+        let (mut walk, mut found) = (Walk::of(4 * batch), 0);
         loop {
             let (key, began) = (partition.keys().recent(), Instant::now());
             let members = partition.control().next_members(key, &mut walk).await?;
@@ -213,7 +213,7 @@ impl Source {
                 if moves {
                     group.push(name);
                 }
-                if group.len() == BATCH {
+                if group.len() == batch {
                     self.send(tag, std::mem::take(group)).await?;
                 }
             }

@@ -6,17 +6,27 @@ use crate::error::Error;
 use crate::server::info::unexpected;
 use crate::server::route::RoutedLane;
 
-/// About how many entries a step visits.
-const STEP: usize = 1_000;
 /// About how many bytes of values a step reads from a server that cannot leave them out.
 const STEP_BYTES: u64 = 4 * 1024 * 1024;
 
 /// A walk through a key: where it goes on. It has ended when the cursor is 0 again.
-#[derive(Default)]
 pub(crate) struct Walk {
     pub(crate) cursor: u64,
+    /// About how many entries a step visits.
+    step: usize,
     /// Whether the server cannot leave out the values of a hash: Redis before 7.4.
     reads_values: bool,
+}
+
+impl Walk {
+    /// A walk whose steps visit about so many entries.
+    pub(crate) fn of(step: usize) -> Self {
+        Self {
+            cursor: 0,
+            step,
+            reads_values: false,
+        }
+    }
 }
 
 impl RoutedLane {
@@ -27,7 +37,7 @@ impl RoutedLane {
         walk: &mut Walk,
     ) -> Result<Vec<(Vec<u8>, f64)>, Error> {
         let mut scan = redis::cmd("ZSCAN");
-        scan.arg(key).arg(walk.cursor).arg("COUNT").arg(STEP);
+        scan.arg(key).arg(walk.cursor).arg("COUNT").arg(walk.step);
         let answer = self.query(&scan).await?;
         let (cursor, members): (u64, Vec<(Vec<u8>, f64)>) =
             redis::from_redis_value(answer).map_err(|error| unexpected("ZSCAN", &error))?;
@@ -48,14 +58,14 @@ impl RoutedLane {
             scan
         };
         if !walk.reads_values {
-            match self.query(scan(STEP).arg("NOVALUES")).await {
+            match self.query(scan(walk.step).arg("NOVALUES")).await {
                 // Redis before 7.4 has no such option.
                 Err(error) if error.code() == Some("ERR") => walk.reads_values = true,
                 answer => return names(walk, answer?, 1),
             }
         }
-        let most = usize::try_from(STEP_BYTES / value_bytes.max(1)).unwrap_or(STEP);
-        let answer = self.query(&scan(most.clamp(1, STEP))).await?;
+        let most = usize::try_from(STEP_BYTES / value_bytes.max(1)).unwrap_or(walk.step);
+        let answer = self.query(&scan(most.clamp(1, walk.step))).await?;
         names(walk, answer, 2)
     }
 }
