@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use crate::dashboard::look::{look, look_as, look_until, rows, submit};
-use crate::instance::Instance;
+use crate::instance::{Instance, JSON};
 
 /// Begins an audit by the form on the server page, and returns the address of the operation's page.
 async fn audit(instance: &Instance, queue: &str) -> Result<String> {
@@ -145,5 +145,21 @@ async fn operation_forms_are_refused_without_the_right() -> Result<()> {
         );
     }
     assert_eq!(own.stats().await?.scheduled, 1);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_show_that_the_number_of_partitions_changes() -> Result<()> {
+    let instance = Instance::open().await?;
+    instance.queue("orders").await?;
+    let body = json!({ "kind": "repartition", "partitions": 3 }).to_string();
+    let begin = "POST /v1/queues/orders/operations";
+    let begun = instance.ask(begin, &[JSON], &body).await?.json()?;
+    let id = begun["id"].as_str().context("an id")?;
+    let moving = |page: &str| page.contains("<dd>moving</dd>");
+    let page = look_until(&instance, &format!("/operations/orders/{id}"), moving).await?;
+    assert!(page.contains("Change to 3 partitions"), "{page}");
+    let changing = |page: &str| page.contains("changing</span> to 3 partitions, 0 messages");
+    look_until(&instance, "/queues/orders", changing).await?;
     Ok(())
 }
