@@ -134,6 +134,8 @@ pub enum Event {
     /// A fault of a cluster has ended. Since `since_us` it touched the masters or the slots of
     /// these partitions.
     Touched { queues: Vec<String>, since_us: u64 },
+    /// A new master had no key of this queue: all that this replaced master made of it is lost.
+    Vanished { queue: String, master: String },
     /// The harness emptied the store.
     Emptied { queue: String, incarnation: String },
     /// Ids in one state that remain after the queues have drained.

@@ -13,14 +13,9 @@ pub const OF_MOVES: [Variant; 4] = [
         verb: "depart",
         shipped: shipped!("depart"),
         exchanges: &[
-            (
-                "    redis.call('ZREM', SCHEDULED, id)\n    redis.call('ZREM', DEAD, id)\n",
-                "",
-            ),
-            (
-                "  redis.call('HDEL', MESSAGES, id)\n  redis.call('HDEL', ATTRS, id)\n",
-                "",
-            ),
+            ("redis.call('ZREM', zset, unpack(found))", ""),
+            ("redis.call('HDEL', MESSAGES, unpack(found))", ""),
+            ("redis.call('HDEL', ATTRS, unpack(found))", ""),
         ],
         seconds: SECONDS,
     },
@@ -37,10 +32,7 @@ pub const OF_MOVES: [Variant; 4] = [
         what: "arrive makes every message due at once",
         verb: "arrive",
         shipped: shipped!("arrive"),
-        exchanges: &[(
-            "redis.call('ZADD', SCHEDULED, score, name)",
-            "redis.call('ZADD', SCHEDULED, int(now), name)",
-        )],
+        exchanges: &[("into[#into + 1] = score", "into[#into + 1] = int(now)")],
         seconds: SECONDS,
     },
     Variant {

@@ -46,6 +46,8 @@ pub(super) struct Collection {
     /// Pushes with a window that stored a message.
     pub(super) windowed: Vec<Windowed>,
     pub(super) left: Vec<(u32, State, LeftItem)>,
+    /// Queues that a replaced master alone had, that master, and when it was one no more.
+    pub(super) vanished: Vec<(u16, u16, u64)>,
     pub(super) faults: Faults,
     pub(super) clock_faults: Vec<(u64, u64)>,
     /// Processes that use the scripts of an older release.
@@ -81,6 +83,7 @@ impl Collection {
             refused_children: HashSet::new(),
             windowed: Vec::new(),
             left: Vec::new(),
+            vanished: Vec::new(),
             faults: Faults::default(),
             clock_faults: Vec::new(),
             older: HashSet::new(),
@@ -167,6 +170,13 @@ impl Collection {
     /// Derives everything that needs all histories.
     pub(super) fn settle(&mut self) {
         self.ticks.settle();
+        for (queue, master, at_us) in std::mem::take(&mut self.vanished) {
+            for (epoch, replies) in self.epochs.iter_mut().zip(&self.replies) {
+                epoch.emptied |= epoch.queue == queue
+                    && epoch.first_us < at_us
+                    && replies.iter().all(|reply| reply.master == master);
+            }
+        }
         self.clock_faults = self.faults.of_clocks();
         for queue in 0..self.queues.len() {
             // Partitions of a whole queue were looked through if they existed.

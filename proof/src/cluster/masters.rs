@@ -49,15 +49,23 @@ impl Failover {
     }
 
     /// Waits until the other masters have promoted the replica, and records which changes of its
-    /// queues it lacks. No client reaches it before that.
-    async fn promoted(&self, scene: &Scene) -> Result<u64> {
+    /// queues it lacks. No client reaches it before that. Returns the number of lost changes, and the
+    /// queues that it lacks as a whole.
+    async fn promoted(&self, scene: &Scene) -> Result<(u64, Vec<String>)> {
         until("a replica that is the master", async || {
             Ok(self.new.is_master().await?.then_some(()))
         })
         .await?;
         // A mover may have made or removed partitions since the plan.
         let (queues, mut lost) = (scene.queues_of(&self.new).await?, 0);
-        for (queue, (incarnation, survived)) in found(&self.new, &queues).await? {
+        let survivors = found(&self.new, &queues).await?;
+        // A partition that had no keys either may have been removed long ago.
+        let was_there = |queue: &String| !queue.contains('/') || self.before.contains_key(queue);
+        let gone = queues
+            .into_iter()
+            .filter(|queue| !survivors.contains_key(queue));
+        let gone = gone.filter(was_there).collect();
+        for (queue, (incarnation, survived)) in survivors {
             let before = self.before.get(&queue);
             let known = before.filter(|(known, _)| *known == incarnation);
             ensure!(
@@ -85,7 +93,7 @@ impl Failover {
                 master: format!("127.0.0.1:{}", self.old.proxy.port()),
             });
         }
-        Ok(lost)
+        Ok((lost, gone))
     }
 
     fn words(&self) -> String {
@@ -142,7 +150,7 @@ pub(super) async fn kill(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Resul
     old.kill()?;
     let lost = failover.promoted(scene).await;
     new.proxy.set(Mode::Pass);
-    let lost = lost?;
+    let (lost, gone) = lost?;
     last(rng, 0..1_500).await;
     old.restart().await?;
     rejoined(old).await?;
@@ -150,6 +158,11 @@ pub(super) async fn kill(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Resul
         "{} was promoted; {lost} changes or more are lost",
         new.name
     ));
+    // Until it rejoined, the former master may have made these queues anew.
+    for queue in gone {
+        let master = format!("127.0.0.1:{}", old.proxy.port());
+        scene.log.write(&Event::Vanished { queue, master });
+    }
     scene.touched(failover.queues.clone(), failover.since_us);
     mark.end(&failover.words());
     Ok(())
@@ -175,12 +188,17 @@ pub(super) async fn freeze(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Res
     new.proxy.set(Mode::Pass);
     last(rng, 0..1_500).await;
     old.signal(Signal::CONT)?;
-    let lost = lost?;
+    let (lost, gone) = lost?;
     rejoined(old).await?;
     mark.trace(&format!(
         "{} was promoted; {lost} changes or more are lost",
         new.name
     ));
+    // Until it rejoined, the former master may have made these queues anew.
+    for queue in gone {
+        let master = format!("127.0.0.1:{}", old.proxy.port());
+        scene.log.write(&Event::Vanished { queue, master });
+    }
     scene.touched(failover.queues.clone(), failover.since_us);
     mark.end(&failover.words());
     Ok(())

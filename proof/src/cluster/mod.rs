@@ -93,6 +93,7 @@ pub async fn run(mut options: Options) -> Result<Ran> {
         queues,
         crew,
         log,
+        found: Mutex::default(),
     };
     let result = play(&scene, version, &folder).await;
     scene.nodes.keep_logs()?;

@@ -1,7 +1,7 @@
 //! The parts of a run that faults need, and the partitions that exist at a time.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 
@@ -19,23 +19,36 @@ pub(super) struct Scene {
     pub(super) queues: Vec<(String, u16)>,
     pub(super) crew: Vec<Arc<Place>>,
     pub(super) log: Arc<Log>,
+    /// All partitions that were found so far beside the home, each with its slot.
+    pub(super) found: Mutex<BTreeMap<String, u16>>,
 }
 
 impl Scene {
     /// The queues, and the partitions that exist beside the home, each with its slot.
     pub(super) async fn places(&self) -> Result<Vec<(String, u16)>> {
-        let (mut places, mut names) = (self.queues.clone(), BTreeSet::new());
+        let mut present = BTreeMap::new();
         for master in self.nodes.masters().await? {
-            names.extend(keys(&master).await?.into_iter().filter_map(partition_of));
+            present.extend(self.partitions_on(&master).await?);
         }
-        for name in names {
-            let slot = self.nodes.slot(&name).await?;
-            places.push((name, slot));
-        }
-        Ok(places)
+        Ok(self.queues.iter().cloned().chain(present).collect())
     }
 
-    /// The queues and partitions that a master serves.
+    /// The partitions beside the home that have keys on this master.
+    async fn partitions_on(&self, master: &Node) -> Result<Vec<(String, u16)>> {
+        let mut partitions = Vec::new();
+        for name in keys(master).await?.into_iter().filter_map(partition_of) {
+            let slot = self.nodes.slot(&name).await?;
+            partitions.push((name, slot));
+        }
+        self.found().extend(partitions.iter().cloned());
+        Ok(partitions)
+    }
+
+    fn found(&self) -> MutexGuard<'_, BTreeMap<String, u16>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The queues and partitions that a master serves, also those that have no keys at present.
     pub(super) async fn queues_of(&self, master: &Node) -> Result<Vec<String>> {
         let ranges = dueq_testkit::cluster::owners(master.port).await?;
         let is_here = |slot: u16| {
@@ -44,11 +57,11 @@ impl Scene {
                 .filter(|range| range.master == master.proxy.port());
             own.any(|range| range.has(slot))
         };
-        let of_master = self.queues.iter().filter(|(_, slot)| is_here(*slot));
-        let partitions = keys(master).await?.into_iter().filter_map(partition_of);
-        let partitions: BTreeSet<_> = partitions.collect();
-        let names = of_master.map(|(queue, _)| queue.clone());
-        Ok(names.chain(partitions).collect())
+        self.partitions_on(master).await?;
+        let found = self.found();
+        let all = self.queues.iter().map(|(queue, slot)| (queue, slot));
+        let of_master = all.chain(&*found).filter(|(_, slot)| is_here(**slot));
+        Ok(of_master.map(|(queue, _)| queue.clone()).collect())
     }
 
     /// Notes a fault that has ended: it began at `since_us` and touched these queues or partitions.

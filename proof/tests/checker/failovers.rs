@@ -238,3 +238,21 @@ fn only_a_replaced_master_may_answer_with_an_old_seq() {
     answered_by("new", true).has(Kind::RolledBack);
     answered_by("old", false).has(Kind::RolledBack);
 }
+
+#[test]
+fn a_queue_that_only_the_replaced_master_had_is_lost() {
+    let pushed = |master| {
+        let mut story = Story::new();
+        story.master = master;
+        story.push("a", "+0", "CREATED");
+        let (queue, master) = ("q".into(), "m1".into());
+        story.write(Event::Vanished { queue, master });
+        story
+    };
+    pushed("m1").is_clean();
+    pushed("m2").has(Kind::Lost);
+    let mut story = pushed("m1");
+    story.incarnation = "b2";
+    story.at(1_000).push("b", "+0", "CREATED");
+    story.has(Kind::Lost);
+}

@@ -245,6 +245,20 @@ fn a_partition_is_attended_all_the_time() {
 }
 
 #[test]
+fn a_lost_probe_of_a_push_has_no_effect() {
+    let lies = |probes, options: &str| {
+        let mut story = changing("q/9");
+        story.probes = probes;
+        story.asked(1, Verb::Push, ID);
+        let call = push(ID, "+0", 0, options);
+        story.unanswered(call, false).told(1, "!no");
+        story.verdict().count(Kind::ApiLies)
+    };
+    assert_eq!([lies(true, ""), lies(false, "")], [0, 1]);
+    assert_eq!(lies(true, "on_conflict=replace"), 1);
+}
+
+#[test]
 fn a_partition_is_attended_while_a_map_names_it() {
     let silent_since = |second: u64, map: Option<&str>| {
         let mut story = at("q/9");

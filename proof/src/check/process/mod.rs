@@ -131,7 +131,7 @@ impl Process<'_> {
                     }
                     _ => self.granted[whole].invoked(&what),
                 }
-                self.asking[whole].invoked(call, &what);
+                self.asking[whole].invoked(call, &what, probes);
                 self.unseen.invoked(self.whole_number(queue), t_us, &what);
                 self.open.insert(
                     call,
@@ -289,6 +289,10 @@ impl Process<'_> {
                 }
             }
             Event::Calm => self.all.partitions.calm_us = Some(t_us),
+            Event::Vanished { queue, master } => {
+                let (queue, master) = (self.queue(&queue), self.all.master(&master));
+                self.all.vanished.push((queue, master, t_us));
+            }
             Event::Emptied { queue, incarnation } => {
                 let epoch = self.epoch(&queue, &incarnation);
                 self.all.epochs[epoch].emptied = true;

@@ -34,6 +34,8 @@ struct ReadState {
 #[derive(Debug, PartialEq)]
 enum Word {
     NoAnswer,
+    /// A probe that could change nothing got no answer.
+    NoEffect,
     Refused,
     Said(String),
 }
@@ -131,8 +133,13 @@ impl Asking {
         finished.map(|(id, _)| (id.clone(), call(id))).collect()
     }
 
-    pub(crate) fn invoked(&mut self, number: u64, call: &Call) {
-        self.note(number, call, |_| Word::NoAnswer);
+    pub(crate) fn invoked(&mut self, number: u64, call: &Call, probes: bool) {
+        self.note(number, call, |place| match call {
+            Call::Push { items, .. } if probes && !items[place].4.contains("on_conflict=") => {
+                Word::NoEffect
+            }
+            _ => Word::NoAnswer,
+        });
     }
 
     pub(crate) fn answered(&mut self, number: u64, call: &Call, verdicts: &[String]) {
@@ -158,11 +165,9 @@ impl Asking {
             let Some(seen) = seen.get_mut(id) else {
                 continue;
             };
-            match seen
-                .words
-                .iter_mut()
-                .find(|(call, known)| *call == number && *known == Word::NoAnswer)
-            {
+            match seen.words.iter_mut().find(|(call, known)| {
+                *call == number && matches!(known, Word::NoAnswer | Word::NoEffect)
+            }) {
                 Some(known) => known.1 = word(place),
                 None => seen.words.push((number, word(place))),
             }
@@ -231,7 +236,7 @@ impl ReadState {
                 self.durable
                     || self.words.is_empty()
                     || self.words.iter().any(|(_, word)| match word {
-                        Word::NoAnswer => true,
+                        Word::NoAnswer | Word::NoEffect => true,
                         Word::Refused => false,
                         // A call that was sent at most once by the library may be sent again after
                         // either outcome.
@@ -246,7 +251,7 @@ impl ReadState {
             // The outcome "has not taken effect" is true only if no call may have taken effect.
             Some(b'!') => self.words.iter().all(|(_, word)| match word {
                 Word::NoAnswer => false,
-                Word::Refused => true,
+                Word::Refused | Word::NoEffect => true,
                 Word::Said(said) => !acted(verb, said),
             }),
             _ => self.words.iter().any(|(_, word)| match word {
@@ -305,7 +310,7 @@ mod tests {
         let mut asking = Asking::default();
         asking.asked(1, Verb::Cancel, vec!["a".into()], 0);
         for (number, answer) in (0..).zip(answers) {
-            asking.invoked(number, &cancel("a"));
+            asking.invoked(number, &cancel("a"), false);
             match answer {
                 Some("REFUSED") => asking.refused(number, &cancel("a")),
                 Some(word) => asking.answered(number, &cancel("a"), &[(*word).to_owned()]),
