@@ -20,7 +20,7 @@ which partitions are new, which ones go, and how many messages are on their way.
 With COUNT the queue gets so many partitions, spread evenly over the masters of a Redis Cluster, and its
 messages move to them while producers and workers go on. It takes at least 13 s if the queue was in use,
 and until leased messages are settled. If it is interrupted, run it again, or take the change back with
---abort: until then messages that were on their way, at most 256 of a partition, wait.
+--abort. Workers put back what was on its way, within 5 s.
 
 One partition suffices until one server does not. About four for each master are a good number; of more
 the command warns. It refuses a change that a server has no memory for, as far as maxmemory is set.
@@ -39,7 +39,7 @@ pub(crate) struct Partitions {
     /// Take back the change of the number that runs or was interrupted
     #[arg(long, conflicts_with = "count")]
     abort: bool,
-    /// How fast messages move: gentle leaves three quarters of the time to others
+    /// How fast messages move: gentle leaves three quarters of the time to others, and keeps each call short
     #[arg(long, value_enum, default_value = "gentle")]
     pace: Pace,
 }
