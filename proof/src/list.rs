@@ -16,7 +16,7 @@ const PROOFS: [Proof; 9] = [
     ),
     (
         "broken",
-        "12 min, half with --jobs 2",
+        "16 min, half with --jobs 2",
         "that the checker catches each broken script and program",
     ),
     (

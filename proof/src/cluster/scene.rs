@@ -36,9 +36,12 @@ impl Scene {
     /// The partitions beside the home that have keys on this master.
     async fn partitions_on(&self, master: &Node) -> Result<Vec<(String, u16)>> {
         let mut partitions = Vec::new();
-        for name in keys(master).await?.into_iter().filter_map(partition_of) {
-            let slot = self.nodes.slot(&name).await?;
-            partitions.push((name, slot));
+        for key in keys(master).await? {
+            if let Some(name) = partition_of(&key) {
+                // Another server may be dead at this moment.
+                let slot = dueq_testkit::cluster::slot(master.port, &key).await?;
+                partitions.push((name, slot));
+            }
         }
         self.found().extend(partitions.iter().cloned());
         Ok(partitions)
@@ -114,7 +117,7 @@ async fn keys(master: &Node) -> Result<Vec<String>> {
 }
 
 /// The partition whose meta this key is.
-fn partition_of(key: String) -> Option<String> {
+fn partition_of(key: &str) -> Option<String> {
     let name = key.strip_prefix("dueq:{")?.strip_suffix("}:meta")?;
     Some(name.to_owned())
 }
