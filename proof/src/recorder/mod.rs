@@ -16,7 +16,7 @@ use dueq::{Applied, Error};
 use rustix::process::{Signal, getpid};
 
 use crate::history::{Answer, Event, Role, Verb, Writer, now_us};
-use crate::kit::process;
+use crate::kit::process::signal;
 use call::call_of;
 use reply::answered;
 
@@ -120,7 +120,7 @@ fn freeze_if(event: &Event) {
     };
     if matches!(answer, Answer::Departed { is_new: true, .. })
         && FREEZES.swap(false, Ordering::Relaxed)
-        && let Err(error) = process::signal(getpid(), Signal::STOP)
+        && let Err(error) = signal(getpid(), Signal::STOP)
     {
         tracing::warn!(%error, "cannot stop");
     }
