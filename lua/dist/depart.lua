@@ -7,7 +7,7 @@
 --        empty | after: the number of an earlier batch, or 0; the next one gets a larger number | tag of the other
 --        partition | stay: ms, 5,000 usually | up to 1,000 names: ids, or names of RECENT that begin with a byte 5 or 6
 --        A message departs if it is dead, due later than `stay` from now, or overdue by more than 1 s; a call takes 256
---        messages or about 1 MiB at most.
+--        messages or about 256 KiB at most.
 -- Reply  {header, number, tag, messages, batch}; {header, 0, '', 0, ''} if none is on its way
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, REMAPPED, BEHIND: nothing was written
 -- Cost   O(log n) a name; one scan of the ready list if one is ready
@@ -337,13 +337,13 @@ local function depart(chunk)
   end
   depart_from(SCHEDULED, 'scheduled', found, scores)
   for _, id in ipairs(others) do
-    if bytes >= 1048576 then break end
+    if bytes >= 262144 then break end
     depart_other(id)
   end
 end
 -- Payloads are read together as far as their largest size allows.
 local largest = tonumber(redis.call('HGET', META, 'largest_payload_bytes') or '') or 4096
-local size, chunk, seen = math.max(1, math.floor(1048576 / math.max(largest, 4096))), {}, {}
+local size, chunk, seen = math.max(1, math.floor(262144 / math.max(largest, 4096))), {}, {}
 for i = 6, #ARGV do
   local name, mark = ARGV[i], string.byte(ARGV[i]) or 0
   if mark == 5 or mark == 6 then
@@ -356,7 +356,7 @@ for i = 6, #ARGV do
     depart(chunk)
     chunk = {}
   end
-  if #ids >= 256 or bytes >= 1048576 then break end
+  if #ids >= 256 or bytes >= 262144 then break end
 end
 if r == 0 then return {finish(changed), 0, '', 0, ''} end
 remove_ready(unlisted)

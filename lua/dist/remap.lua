@@ -261,4 +261,5 @@ else
   layout, epoch = layout and layout > '2' and layout or '2', map_epoch
   redis.call('HSET', META, 'layout', layout, 'epoch', int(map_epoch), 'map', map, 'mapped_ms', int(now_up))
 end
+redis.pcall('SPUBLISH', base .. ':notice', int(now)) -- nodes that park beat now, and learn the map
 return {finish(true, true), 'DONE'}

@@ -91,10 +91,7 @@ impl<V: BatchVerb> InFlightBatch<V> {
         };
         // The next try repeats this call, so none of its items may count as new.
         self.repeated |= !again.is_empty();
-        let moving = self.distribute(results, shortfall.as_deref());
-        if !moving.is_empty() {
-            again.extend(self.wait_for_moving(moving));
-        }
+        self.distribute(results, shortfall.as_deref());
         if !again.is_empty() {
             self.batch.extend(again);
             return;
@@ -107,19 +104,6 @@ impl<V: BatchVerb> InFlightBatch<V> {
         if !self.batch.is_empty() && !self.patience.allows(&error, Repeat::Harmless) {
             self.fail(&error);
         }
-    }
-
-    /// Returns the items whose message is on its way, to be sent again; none after 10 s.
-    fn wait_for_moving(&mut self, moving: Vec<Pending<V::Output>>) -> Vec<Pending<V::Output>> {
-        let error = on_its_way::<V>();
-        if self.patience.allows(&error, Repeat::Harmless) {
-            return moving;
-        }
-        let error = self.of_all_tries(&error);
-        for pending in moving {
-            self.answer(pending, Err(error.clone()), None);
-        }
-        Vec::new()
     }
 
     /// Handles a call that ended with an error: keeps the items that may be sent again, and fails
@@ -242,15 +226,8 @@ impl<V: BatchVerb> InFlightBatch<V> {
         })
     }
 
-    /// Gives each caller its result. Items that must be sent as a new call stay in the batch. Returns
-    /// those whose message is on its way to another partition, and which an earlier try may have
-    /// changed: only this partition recognises their repetition.
-    fn distribute(
-        &mut self,
-        results: Results<V::Output>,
-        shortfall: Option<&str>,
-    ) -> Vec<Pending<V::Output>> {
-        let mut moving = Vec::new();
+    /// Gives each caller its result. Items that must be sent again stay in the batch.
+    fn distribute(&mut self, results: Results<V::Output>, shortfall: Option<&str>) {
         let first = self.first_try.as_ref();
         let tries = Tries {
             repeated: self.repeated,
@@ -264,8 +241,11 @@ impl<V: BatchVerb> InFlightBatch<V> {
                     pending.answer.answer(Answered::Away(pending.item, None));
                     continue;
                 }
+                // The first try may have been applied. Only the partition that the message leaves
+                // would recognise its repetition.
                 Replied::Moving if self.repeated => {
-                    moving.push(pending);
+                    let error = on_its_way(V::VERB.name()).of_repeated();
+                    self.answer(pending, Err(error), None);
                     continue;
                 }
                 Replied::Moving => {
@@ -302,7 +282,6 @@ impl<V: BatchVerb> InFlightBatch<V> {
                 self.answer(pending, result, shortfall);
             }
         }
-        moving
     }
 
     /// The error of the last try, for the caller of an item. It says so if an earlier try may have
@@ -355,12 +334,10 @@ impl<V: BatchVerb> InFlightBatch<V> {
     }
 }
 
-/// The error of a message that is on its way to another partition all the time.
-fn on_its_way<V: BatchVerb>() -> Error {
+/// The error of a call whose first reply was lost, and whose message leaves the partition now.
+fn on_its_way(call: &str) -> Error {
     let message = format!(
-        "the message of a {} is on its way to another partition for {PATIENCE:?}: does a process still change \
-         the partitions?",
-        V::VERB.name()
+        "the reply to a {call} was lost, and now its message is on its way to another partition"
     );
     Error::new(ErrorKind::Unavailable, Applied::No, message)
 }

@@ -38,6 +38,8 @@ pub(crate) struct Carrier {
     waiting: RoutedLane,
     /// How many replicas follow the master; `None` until it was asked.
     replicas: Option<u32>,
+    /// Whether calls wait for the replicas.
+    waits: bool,
 }
 
 impl Carrier {
@@ -51,6 +53,16 @@ impl Carrier {
             partition: Arc::clone(partition),
             waiting: partition.control().dedicated(permit),
             replicas: None,
+            waits: true,
+        })
+    }
+
+    /// A carrier whose calls do not wait for replicas. A failover may undo them.
+    pub(crate) fn without_waits(partition: &Arc<Partition>) -> Result<Self, Error> {
+        let waiting = Self::new(partition)?;
+        Ok(Self {
+            waits: false,
+            ..waiting
         })
     }
 
@@ -125,6 +137,7 @@ impl Carrier {
 
     async fn call_once(&mut self, verb: Verb, args: &[&[u8]]) -> Result<Reply, Error> {
         let replicas = match self.replicas {
+            _ if !self.waits => 0,
             Some(replicas) => replicas,
             None => {
                 let lane = self.partition.control().lane().await?;

@@ -14,6 +14,7 @@ use crate::protocol::results::inspect;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
 use crate::queue::administer::refuse_leased;
+use crate::router::stranded::Departures;
 use crate::router::{Partitions, Router};
 use crate::server::patience::{Repeat, patiently};
 
@@ -78,6 +79,10 @@ pub struct BulkSteps {
     turn: usize,
     done: u64,
     is_gone: bool,
+    /// Whether all partitions have ended, and no message moved between them meanwhile.
+    is_complete: bool,
+    /// What had left each partition before its first step.
+    before: Option<Departures>,
 }
 
 /// The progress of the steps in one partition.
@@ -157,6 +162,8 @@ impl BulkSteps {
             turn: 0,
             done: 0,
             is_gone: false,
+            is_complete: false,
+            before: None,
         }
     }
 
@@ -205,11 +212,17 @@ impl BulkSteps {
                 "a step of {limit} messages: a step has 1 to {MAX_ITEMS}"
             )));
         }
+        if self.before.is_none() {
+            self.before = Some(self.router.departures().await?);
+        }
+        if self.next().is_none() && !self.is_gone && !self.is_complete {
+            self.look_again().await?;
+        }
         let Some(index) = self.next() else {
             return Ok(self.progress());
         };
         if !self.parts[index].is_same().await? {
-            self.is_gone = true;
+            self.vanished(index).await?;
             return Ok(self.progress());
         }
         let part = &mut self.parts[index];
@@ -220,11 +233,13 @@ impl BulkSteps {
             .await?;
         self.turn = index + 1;
         self.done += step.done;
-        self.is_gone = !part.incarnation.is_empty() && part.incarnation != step.incarnation;
+        if !part.incarnation.is_empty() && part.incarnation != step.incarnation {
+            self.vanished(index).await?;
+            return Ok(self.progress());
+        }
         part.took(&step, self.bulk);
         if index == 0 {
-            // The home's reply has the epoch of the map. If the map has changed, the queue was
-            // empty at that time.
+            // The home's reply has the epoch of the map.
             let newest = self.router.confirm(&self.known, step.epoch).await;
             let newest = newest.map_err(|error| {
                 self.parts[0].has_ended = false; // asked again: it may know more partitions
@@ -237,7 +252,39 @@ impl BulkSteps {
                 self.known = newest;
             }
         }
+        if self.next().is_none() {
+            self.look_again().await?;
+        }
         Ok(self.progress())
+    }
+
+    /// Called when all partitions have ended: begins anew if messages moved between partitions
+    /// meanwhile, as some may have been missed.
+    async fn look_again(&mut self) -> Result<(), Error> {
+        let now = self.router.departures().await?;
+        let before = self.before.replace(now);
+        let is_still = |now: &Departures| before.is_some_and(|before| now.are_those_of(&before));
+        self.is_complete = self.before.as_ref().is_some_and(is_still);
+        if !self.is_complete {
+            // What a requeue has not taken so far died before this time.
+            let times = self.parts.iter().map(|part| part.until_ms);
+            let until_ms = times.min().unwrap_or(self.until_ms);
+            self.known = self.router.current();
+            self.parts = parts_of(&self.known, until_ms);
+        }
+        Ok(())
+    }
+
+    /// Called when a partition has lost the incarnation of its first step: the queue was deleted,
+    /// unless a change of the partitions has removed this one.
+    async fn vanished(&mut self, index: usize) -> Result<(), Error> {
+        let tag = self.parts[index].partition.tag();
+        let now = self.router.refresh(&self.router.current()).await?;
+        self.turn = index + 1;
+        let is_deleted = now.home().stored_map().await?.incarnation.is_none();
+        self.is_gone = is_deleted || now.of_tag(tag).is_some();
+        self.parts[index].has_ended = true;
+        Ok(())
     }
 
     /// Reads, in one call, the ids that the next step with this `limit` would deal with. Other
@@ -303,7 +350,8 @@ impl BulkSteps {
             end: match self.next() {
                 Some(_) => None,
                 None if self.is_gone => Some(BulkEnd::QueueGone),
-                None => Some(BulkEnd::Complete),
+                None if self.is_complete => Some(BulkEnd::Complete),
+                None => None,
             },
         }
     }

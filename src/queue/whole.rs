@@ -22,6 +22,9 @@ const MAP_LIMIT: Duration = Duration::from_millis(1_500);
 /// The least time that a partial read has to confirm a new map.
 const CONFIRM_LIMIT: Duration = Duration::from_millis(500);
 
+/// How often a call in steps begins anew because messages move between partitions.
+const MAX_ROUNDS: usize = 100;
+
 impl<C: Codec> Queue<C> {
     /// Reads every partition, or fails. A call is repeated while a master is unreachable.
     pub(super) async fn read_all(&self, verb: Verb, args: &[Vec<u8>]) -> Result<Vec<Reply>, Error> {
@@ -128,8 +131,11 @@ impl<C: Codec> Queue<C> {
 
     /// Runs a call in steps at every partition, the home first. For each partition, `steps` returns
     /// how many messages it dealt with and the epoch of the partition's map. Returns how many
-    /// messages there were in all. If messages were on their way to another partition, they come
-    /// back or arrive, and a second round deals with them.
+    /// messages there were in all. If messages moved between partitions meanwhile, further rounds
+    /// follow.
+    ///
+    /// # Errors
+    /// Also `Unavailable` if messages still move after 100 rounds.
     pub(super) async fn step_all<F>(
         &self,
         did: &str,
@@ -138,18 +144,22 @@ impl<C: Codec> Queue<C> {
     where
         F: Future<Output = Result<(u64, Option<u64>), Error>> + Send + 'static,
     {
-        let done = self.step_each(did, &steps).await?;
-        let second = async {
-            match self.router.end_batches().await? {
-                true => self.step_each(did, &steps).await,
-                false => Ok(0),
-            }
-        };
-        let more = second.await.map_err(|error| match done {
+        let (mut before, mut total) = (self.router.departures().await?, 0);
+        let after = |total: u64, error: Error| match total {
             0 => error,
-            _ => error.after(&format!("{done} messages were {did}")),
-        })?;
-        Ok(done + more)
+            _ => error.after(&format!("{total} messages were {did}")),
+        };
+        for _ in 0..MAX_ROUNDS {
+            let done = self.step_each(did, &steps).await;
+            total += done.map_err(|error| after(total, error))?;
+            let now = self.router.departures().await;
+            let now = now.map_err(|error| after(total, error))?;
+            if now.are_those_of(&before) {
+                return Ok(total);
+            }
+            before = now;
+        }
+        Err(after(total, self.router.current().moving()))
     }
 
     async fn step_each<F>(

@@ -10,14 +10,14 @@ mod job;
 mod limits;
 mod orphans;
 mod partitions;
-mod plan;
+pub(crate) mod plan;
 mod preflight;
 mod progress;
 mod refresh;
 mod registry;
 mod repartition;
 mod routing;
-mod stranded;
+pub(crate) mod stranded;
 mod transfer;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

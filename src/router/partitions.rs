@@ -163,7 +163,7 @@ impl Partitions {
     }
 
     /// The error of a call whose message is on its way to another partition for 10 s.
-    pub(super) fn moving(&self) -> Error {
+    pub(crate) fn moving(&self) -> Error {
         match &self.map {
             Some(map) => changing(&self.queue_name, map),
             None => changed_meanwhile(&self.queue_name),

@@ -16,6 +16,8 @@ use crate::server::patience::patiently;
 
 /// The field of meta.
 const FIELD: &str = "change";
+/// The field of meta that says when a process last drove the change, in Unix milliseconds.
+pub(crate) const DRIVEN: &str = "driven_ms";
 
 /// The limits on what a partition holds. The others limit what it does.
 const ROOM: [&str; 3] = ["max_messages", "dead_keep", "max_remembered"];
@@ -148,7 +150,20 @@ impl Plan {
             return Ok(());
         }
         let meta = home.keys().meta();
+        patiently(|| home.control().remove_field(meta, DRIVEN)).await?;
         patiently(|| home.control().remove_field(meta, FIELD)).await
+    }
+
+    /// Writes to the home that a process drives the change now. It matters to the doctor only, so a
+    /// failure is ignored.
+    pub(super) async fn driven(home: &Partition) {
+        let write = async {
+            let (now_us, ..) = home.control().lane().await?.time().await?;
+            let now_ms = (now_us / 1_000).to_string();
+            let meta = home.keys().meta();
+            home.control().set_field(meta, DRIVEN, &now_ms).await
+        };
+        let _: Result<(), Error> = write.await;
     }
 
     fn parse(text: &str) -> Option<Self> {

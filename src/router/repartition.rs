@@ -28,6 +28,9 @@ use crate::server::patience::Repeat;
 /// How often the progress is reported.
 const REPORT_EVERY: Duration = Duration::from_millis(500);
 
+/// How often the home learns that a process drives the change.
+const DRIVEN_EVERY: Duration = Duration::from_secs(3);
+
 /// Hears how far a change is.
 pub(crate) type ProgressObserver = Box<dyn Fn(&RepartitionProgress) + Send + Sync>;
 
@@ -222,6 +225,7 @@ impl Router {
             drains.spawn(Source::new(job, partition)?.drain(was_empty));
         }
         let mut tick = tokio::time::interval(REPORT_EVERY);
+        let mut driven = tokio::time::interval(DRIVEN_EVERY);
         loop {
             tokio::select! {
                 ended = drains.join_next() => match ended {
@@ -233,6 +237,7 @@ impl Router {
                     Some(Err(_)) => return Err(changed_meanwhile(&self.queue_name)),
                 },
                 _ = tick.tick() => conduct.report(&job.progress, RepartitionPhase::Moving),
+                _ = driven.tick() => Plan::driven(home).await,
             }
         }
         conduct.report(&job.progress, RepartitionPhase::Closing);

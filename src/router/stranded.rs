@@ -19,7 +19,9 @@ impl Router {
         let Some(partition) = known.of_tag(from) else {
             return Ok(());
         };
-        let mut source = Carrier::new(partition)?;
+        // If a failover undoes the end of a batch, it is on its way again, and ends again. So only the
+        // target's answer must be certain; on one server it is never lost alone.
+        let mut source = Carrier::without_waits(partition)?;
         let mut fate = Fate::None;
         loop {
             let departing = source.depart(fate, 0, other(from), Duration::ZERO, &[]);
@@ -28,7 +30,12 @@ impl Router {
             };
             let target = known.of_tag(batch.tag);
             let target = target.ok_or_else(|| no_target(partition, &batch))?;
-            let arrived = Carrier::new(target)?.arrive(from, number, &[]).await?;
+            let is_near = target.route().shares_server_with(partition.route());
+            let mut target = match is_near {
+                true => Carrier::without_waits(target)?,
+                false => Carrier::new(target)?,
+            };
+            let arrived = target.arrive(from, number, &[]).await?;
             fate = match arrived {
                 Arrived::Applied(_) => Fate::Done(number),
                 Arrived::Void(_) => Fate::Back(number),
@@ -36,22 +43,43 @@ impl Router {
         }
     }
 
-    /// Ends all batches that are on their way in this moment, for an operator's call on all messages.
-    /// Returns whether there were any.
-    pub(crate) async fn end_batches(&self) -> Result<bool, Error> {
-        let known = self.current();
+    /// Ends the batches that are on their way, and returns what has left each partition so far. Two
+    /// equal values mean that no message moved between them, and that none was on its way.
+    pub(crate) async fn departures(&self) -> Result<Departures, Error> {
+        let known = self.refresh(&self.current()).await?;
+        let mut departures = Departures {
+            epoch: known.epoch(),
+            departed: Vec::new(),
+            is_moving: false,
+        };
         let sources = known.map().filter(|map| map.moves());
-        let sources = sources.map_or(&[][..], |_| known.list());
-        let mut had_any = false;
-        for source in sources {
-            let moving = patiently(|| source.control().fields(source.keys().meta(), ["moving"]));
-            let [moving] = moving.await?;
-            let number = moving.as_deref().and_then(batch_number);
-            if let Some(number) = number {
+        for source in sources.map_or(&[][..], |_| known.list()) {
+            let names = ["moving", "departed"];
+            let read = patiently(|| source.control().fields(source.keys().meta(), names));
+            let [moving, departed] = read.await?;
+            if let Some(number) = moving.as_deref().and_then(batch_number) {
                 self.end_batch(source.tag(), number).await?;
-                had_any = true;
+                departures.is_moving = true;
             }
+            departures.departed.push(departed);
         }
-        Ok(had_any)
+        Ok(departures)
+    }
+}
+
+/// What has left the partitions of a queue that change.
+pub(crate) struct Departures {
+    epoch: Option<u64>,
+    /// The number of the last batch of each partition.
+    departed: Vec<Option<String>>,
+    /// Whether a batch was on its way.
+    is_moving: bool,
+}
+
+impl Departures {
+    /// Whether no message has moved between partitions since these earlier ones.
+    pub(crate) fn are_those_of(&self, earlier: &Self) -> bool {
+        let were_still = !self.is_moving && !earlier.is_moving;
+        were_still && (self.epoch, &self.departed) == (earlier.epoch, &earlier.departed)
     }
 }

@@ -14,12 +14,13 @@ use crate::server::scan::Walk;
 use crate::telemetry::events;
 
 /// A batch with fewer messages than names was cut by its size if it has at least so many bytes.
-const CUT_BYTES: usize = 512 * 1024;
+const CUT_BYTES: usize = 128 * 1024;
 /// The least time between the beginnings of two passes over a partition.
 const PASS: Duration = Duration::from_secs(1);
 /// What is due within this time stays: it would be late if this process died meanwhile.
 const STAY: Duration = Duration::from_secs(5);
-/// After this time everything moves that is not leased: some messages are always due soon.
+/// After this time with nothing else left, everything moves that is not leased: some messages are
+/// always due soon.
 const STAY_LIMIT: Duration = Duration::from_secs(60);
 /// For how long after the change of the map a partition may remember calls from before.
 const MEMORY: Duration = Duration::from_secs(13);
@@ -34,6 +35,10 @@ pub(super) struct Source {
     /// The number of an earlier batch that a target knows; the next one gets a larger number.
     after: u64,
     stay: Duration,
+    /// Since when all messages that are left are leased or due soon.
+    only_kept: Option<Instant>,
+    /// When the last call succeeded.
+    worked: Instant,
 }
 
 /// For how long a source whose server is away tries again.
@@ -56,6 +61,8 @@ impl Source {
             fate: Fate::default(),
             after: 0,
             stay: STAY,
+            only_kept: None,
+            worked: Instant::now(),
         })
     }
 
@@ -68,20 +75,13 @@ impl Source {
     /// before the change. While a server is away, the other sources go on.
     pub(super) async fn drain(mut self, was_empty: bool) -> Result<(), Error> {
         let started = Instant::now();
-        let mut worked = started;
         loop {
             let began = Instant::now();
-            if started.elapsed() > STAY_LIMIT {
-                self.stay = Duration::ZERO;
-            }
             let rest = match self.pass(was_empty, started).await {
                 Ok(None) => return Ok(()),
-                Ok(Some(rest)) => {
-                    worked = Instant::now();
-                    rest
-                }
+                Ok(Some(rest)) => rest,
                 Err(error) if error.is_remapped() => return Err(self.job.refused(error)),
-                Err(error) if error.is_retryable() && worked.elapsed() < OUTAGE_LIMIT => {
+                Err(error) if error.is_retryable() && self.worked.elapsed() < OUTAGE_LIMIT => {
                     let queue = self.from.partition().queue_name();
                     events::call_failed(queue, "depart", &error, "it is tried again");
                     Duration::ZERO
@@ -157,6 +157,7 @@ impl Source {
             let step = partition.control();
             let names = step.next_names(key, departures.value_bytes, &mut walk);
             let names = names.await?;
+            self.worked = Instant::now();
             self.job.pace.pause(began.elapsed()).await;
             for name in names {
                 let is_message = name.first().is_some_and(|byte| *byte >= 32);
@@ -179,6 +180,15 @@ impl Source {
             kept += self.send(tag, group).await?;
         }
         self.job.progress.set_left(self.tag(), kept);
+        self.only_kept = match kept {
+            0 => None,
+            kept if kept < strays => None,
+            _ => self.only_kept.or_else(|| Some(Instant::now())),
+        };
+        let is_over = |since: Instant| since.elapsed() > STAY_LIMIT;
+        if self.only_kept.is_some_and(is_over) {
+            self.stay = Duration::ZERO;
+        }
         Ok(strays)
     }
 
@@ -249,6 +259,7 @@ impl Source {
         let departed = self.from.depart(fate, after, tag, self.stay, names).await;
         if departed.is_ok() {
             self.fate = Fate::None;
+            self.worked = Instant::now();
         }
         departed
     }
@@ -264,6 +275,7 @@ impl Source {
             return Ok(());
         };
         let arrived = target.arrive(own, batch.number, &batch.bytes).await?;
+        self.worked = Instant::now();
         self.fate = match arrived {
             Arrived::Applied(messages) => {
                 self.job.progress.moved(own, messages);

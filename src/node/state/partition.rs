@@ -73,6 +73,8 @@ pub(crate) struct NodePartition {
     pub(crate) has_beaten: bool,
     pub(crate) refills: RefillState,
     pub(crate) stranded: StrandedBatch,
+    /// Whether messages move between the partitions of the queue.
+    pub(crate) is_changing: bool,
     loss: Loss,
     reporting: Reporting,
     newest: NewestReply,
@@ -126,6 +128,7 @@ impl NodePartition {
             is_subscribed: false,
             refills: RefillState::default(),
             stranded: StrandedBatch::default(),
+            is_changing: false,
             loss: Loss::default(),
             reporting: Reporting::default(),
             newest: NewestReply::default(),
@@ -190,6 +193,7 @@ impl NodePartition {
             || self.seen.has_ready
             || self.failures > 0
             || self.claim.is_active()
+            || self.is_changing
             || self.slots.unsettled() > 0;
         if is_active {
             return Some(now);

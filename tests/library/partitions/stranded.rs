@@ -1,15 +1,16 @@
 //! Batches of messages that nobody moves any more, because the process that moved them died.
 
 use anyhow::Result;
-use dueq::admin::AclRole;
+use dueq::admin::{AclRole, BulkEnd};
 use dueq::outcomes::PushOutcome;
 use dueq::{Delivery, ErrorKind, MessageState};
+use tokio::sync::mpsc::unbounded_channel;
 
 use super::live::has_all;
 use super::traffic::{due, group};
 use super::{call, remap};
 use crate::lifecycle::rights::queue_of;
-use crate::support::{HOUR, Running, Setup, push_all, setup, until};
+use crate::support::{HOUR, Running, Setup, push_all, setup, until, within};
 
 /// A batch that is on its way to partition 5.
 struct Batch {
@@ -113,6 +114,40 @@ async fn a_purge_misses_no_message_that_is_on_its_way() -> Result<()> {
         assert_ne!(late.1, format!("APPLIED {}", batch.ids.len()));
         setup.queue.partition_into(3).await?;
         has_all(&setup.queue, &[], 3).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn purges_during_a_change_leave_no_message() -> Result<()> {
+    for in_steps in [false, true] {
+        let setup = setup().await?;
+        let queue = &setup.queue;
+        queue.partition_into(3).await?;
+        let ids = group("far", 5_000);
+        push_all(queue, due(&ids, |_| HOUR)).await?;
+        let (sender, mut moved) = unbounded_channel();
+        let mover = queue.clone();
+        let change = tokio::spawn(async move {
+            let change = mover.partition_into(1);
+            let change = change.on_progress(move |now| _ = sender.send(now.moved));
+            change.await
+        });
+        while within("moved messages", moved.recv())
+            .await?
+            .is_some_and(|moved| moved == 0)
+        {}
+        let purged = if in_steps {
+            let mut steps = queue.purge_steps(MessageState::Scheduled, u64::MAX)?;
+            while steps.step(100).await?.end.is_none() {}
+            assert_eq!(steps.step(100).await?.end, Some(BulkEnd::Complete));
+            steps.done()
+        } else {
+            queue.purge(MessageState::Scheduled).await?
+        };
+        assert_eq!(purged, ids.len() as u64, "in steps: {in_steps}");
+        within("the change", change).await???;
+        has_all(queue, &[], 1).await?;
     }
     Ok(())
 }
