@@ -1,5 +1,7 @@
 //! Requeues and purges in steps, at the caller's pace.
 
+mod part;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,60 +9,16 @@ use crate::error::Error;
 use crate::model::codec::Codec;
 use crate::model::outcomes::MessageState;
 use crate::model::stats::{BulkEnd, BulkProgress};
-use crate::partition::Partition;
 use crate::protocol::counts::MAX_ITEMS;
-use crate::protocol::results::administer::Step;
 use crate::protocol::results::inspect;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
 use crate::queue::administer::refuse_leased;
 use crate::router::stranded::Departures;
 use crate::router::{Partitions, Router};
-use crate::server::patience::{Repeat, patiently};
-
-/// What a call in steps does to each message.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Bulk {
-    Requeue,
-    Purge(MessageState),
-}
-
-impl Bulk {
-    /// The state of the messages that the steps deal with.
-    fn state(self) -> MessageState {
-        match self {
-            Self::Requeue => MessageState::Dead,
-            Self::Purge(state) => state,
-        }
-    }
-
-    /// One call at one partition: at most `limit` messages whose time is at or before `until_ms`.
-    /// `passed` is the value that the previous call returned; `from_ms` applies to dead messages
-    /// only.
-    pub(super) async fn step(
-        self,
-        partition: &Partition,
-        limit: usize,
-        (from_ms, until_ms): (Option<u64>, Option<u64>),
-        passed: u64,
-    ) -> Result<Step, Error> {
-        let (limit, until, passed) = (limit.to_string(), text_of(until_ms), passed.to_string());
-        let (verb, mut args) = match self {
-            Self::Requeue => (Verb::Requeue, vec!["oldest", &limit, &until]),
-            Self::Purge(state) => (Verb::Purge, vec![state.as_str(), &limit, &until, &passed]),
-        };
-        let from = text_of(from_ms);
-        args.extend(from_ms.map(|_| &*from));
-        let args: Vec<_> = args.into_iter().map(str::as_bytes).collect();
-        Step::decode(partition.call(verb, &args, Repeat::Unsafe).await?)
-    }
-}
-
-/// The time as the scripts read it: at most 15 digits; empty without a time.
-fn text_of(until_ms: Option<u64>) -> String {
-    let digits = until_ms.map(|ms| ms.min(999_999_999_999_999).to_string());
-    digits.unwrap_or_default()
-}
+use crate::server::patience::Repeat;
+pub(super) use part::Bulk;
+use part::{Part, parts_of, text_of};
 
 /// A requeue or a purge of a queue in steps: each [`step`](BulkSteps::step) is one call, and the
 /// caller sets the pace. [`Queue::requeue_steps`] and [`Queue::purge_steps`] make one.
@@ -83,21 +41,6 @@ pub struct BulkSteps {
     is_complete: bool,
     /// What had left each partition before its first step.
     before: Option<Departures>,
-}
-
-/// The progress of the steps in one partition.
-struct Part {
-    partition: Arc<Partition>,
-    until_ms: u64,
-    done: u64,
-    /// How many messages matched after the last step, newer ones included; `None` before the first.
-    left: Option<u64>,
-    /// How many messages were selected at the first step: a purge ends after this number.
-    selected: u64,
-    incarnation: String,
-    /// How many timers of schedules the steps have skipped.
-    passed: u64,
-    has_ended: bool,
 }
 
 impl<C: Codec> Queue<C> {
@@ -355,52 +298,6 @@ impl BulkSteps {
             },
         }
     }
-}
-
-impl Part {
-    /// Whether the partition still has the incarnation of its first step.
-    async fn is_same(&self) -> Result<bool, Error> {
-        if self.incarnation.is_empty() {
-            return Ok(true);
-        }
-        let names = ["incarnation", "layout"];
-        let (lane, meta) = (self.partition.control(), self.partition.keys().meta());
-        let read = patiently(|| lane.fields(meta, names)).await;
-        let [incarnation, layout] = read.map_err(Error::of_read)?;
-        Ok(layout.is_some() && incarnation.as_ref() == Some(&self.incarnation))
-    }
-
-    fn took(&mut self, step: &Step, bulk: Bulk) {
-        if self.left.is_none() {
-            self.selected = step.done + step.left;
-            self.incarnation.clone_from(&step.incarnation);
-        }
-        self.done += step.done;
-        self.left = Some(step.left);
-        self.passed = step.passed;
-        self.has_ended = step.left == 0;
-        match bulk {
-            // The first call sees only messages that were dead before it.
-            Bulk::Requeue => self.until_ms = self.until_ms.min(step.now_ms),
-            // Producers may push messages without end, and timers of schedules stay, so the number
-            // of the first step is the limit.
-            Bulk::Purge(_) => self.has_ended |= step.found_none() || self.done >= self.selected,
-        }
-    }
-}
-
-fn parts_of(partitions: &Partitions, until_ms: u64) -> Vec<Part> {
-    let part = |partition| Part {
-        partition: Arc::clone(partition),
-        until_ms,
-        done: 0,
-        left: None,
-        selected: 0,
-        incarnation: String::new(),
-        passed: 0,
-        has_ended: false,
-    };
-    partitions.list().iter().map(part).collect()
 }
 
 impl fmt::Debug for BulkSteps {

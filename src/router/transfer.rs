@@ -46,7 +46,7 @@ const OUTAGE_LIMIT: Duration = Duration::from_secs(120);
 
 /// What a partition says about its batches.
 #[derive(PartialEq, Eq)]
-struct Departures {
+struct SourceState {
     departed: Option<String>,
     mapped_ms: u64,
     value_bytes: u64,
@@ -97,7 +97,7 @@ impl Source {
     /// pass would find nothing to do.
     async fn pass(&mut self, was_empty: bool, started: Instant) -> Result<Option<Duration>, Error> {
         self.settle().await?;
-        let before = self.departures().await?;
+        let before = self.state().await?;
         let strays = self.move_messages(&before).await?;
         // Of an id whose message is still here, the memory stays as well.
         let now_ms = self.now_ms().await?;
@@ -107,7 +107,7 @@ impl Source {
         };
         self.settle().await?;
         // Another process may have put a batch back meanwhile.
-        if strays + remembered > 0 || before != self.departures().await? {
+        if strays + remembered > 0 || before != self.state().await? {
             return Ok(Some(Duration::ZERO));
         }
         let mapped_for = Duration::from_millis(now_ms.saturating_sub(before.mapped_ms));
@@ -147,7 +147,7 @@ impl Source {
 
     /// Moves the messages that belong elsewhere, but for those that are leased or due soon. Returns
     /// how many there were of both.
-    async fn move_messages(&mut self, departures: &Departures) -> Result<u64, Error> {
+    async fn move_messages(&mut self, state: &SourceState) -> Result<u64, Error> {
         let partition = Arc::clone(self.from.partition());
         let batch = self.job.pace.batch();
         let mut groups: BTreeMap<Tag, Vec<Vec<u8>>> = BTreeMap::new();
@@ -155,7 +155,7 @@ impl Source {
         loop {
             let (key, began) = (partition.keys().messages(), Instant::now());
             let step = partition.control();
-            let names = step.next_names(key, departures.value_bytes, &mut walk);
+            let names = step.next_names(key, state.value_bytes, &mut walk);
             let names = names.await?;
             self.worked = Instant::now();
             self.job.pace.pause(began.elapsed()).await;
@@ -289,13 +289,13 @@ impl Source {
         Ok(())
     }
 
-    async fn departures(&self) -> Result<Departures, Error> {
+    async fn state(&self) -> Result<SourceState, Error> {
         let partition = self.from.partition();
         let names = ["departed", "mapped_ms", "largest_payload_bytes"];
         let fields = partition.control().fields(partition.keys().meta(), names);
         let [departed, mapped_ms, value_bytes] = fields.await?;
         let number = |text: Option<String>| text.and_then(|text| text.parse().ok());
-        Ok(Departures {
+        Ok(SourceState {
             departed,
             mapped_ms: number(mapped_ms).unwrap_or(0),
             value_bytes: number(value_bytes).unwrap_or(4_096),
