@@ -46,7 +46,7 @@ impl Router {
     /// Ends the batches that are on their way, and returns what has left each partition so far. Two
     /// equal values mean that no message moved between them, and that none was on its way.
     pub(crate) async fn departures(&self) -> Result<Departures, Error> {
-        let known = self.refresh(&self.current()).await?;
+        let known = patiently(|| async { self.refresh(&self.current()).await }).await?;
         let mut departures = Departures {
             epoch: known.epoch(),
             departed: Vec::new(),

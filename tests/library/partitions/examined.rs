@@ -128,7 +128,7 @@ async fn a_home_with_older_data_gets_the_map_of_a_newer_partition() -> Result<()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_is_a_fault_only_if_nobody_moves_its_messages() -> Result<()> {
+async fn a_change_is_a_fault_only_if_nobody_drives_it() -> Result<()> {
     let setup = of_two().await?;
     let change = "1700000000008|- 5|- 5 9";
     for (tag, form) in [("-", "close"), ("5", "close"), ("9", "forward")] {
@@ -145,9 +145,12 @@ async fn a_change_is_a_fault_only_if_nobody_moves_its_messages() -> Result<()> {
     let remarks = of_code(&checkup.remarks, "changing");
     assert_eq!(remarks.len(), 1, "{checkup:#?}");
     assert!(remarks[0].problem.contains("from 2 to 3"), "{remarks:?}");
-    // A batch that left long ago.
-    let meta = format!("{}:meta", base(&setup, "5"));
-    let batch = ["HSET", &meta, "moving", "1700000000000000 9 17"];
+    // Nobody has driven the change for long.
+    let meta = ["-", "5"].map(|tag| format!("{}:meta", base(&setup, tag)));
+    let _: i64 = setup
+        .command(&["HSET", &meta[0], "mapped_ms", "1700000000000"])
+        .await?;
+    let batch = ["HSET", &meta[1], "moving", "1700000000000000 9 17"];
     let _: i64 = setup.command(&batch).await?;
     for checkup in [
         setup.queue.examine(false).await?,
@@ -155,7 +158,7 @@ async fn a_change_is_a_fault_only_if_nobody_moves_its_messages() -> Result<()> {
     ] {
         let finding = only(&checkup, "changing")?;
         assert!(
-            finding.problem.contains("17 are on their way"),
+            finding.problem.contains("17 messages are on their way"),
             "{finding:?}"
         );
         assert!(finding.remedy.contains("dueq partitions orders 3"));
