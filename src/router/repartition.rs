@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
@@ -28,6 +28,8 @@ use crate::server::patience::Repeat;
 /// How often the progress is reported.
 const REPORT_EVERY: Duration = Duration::from_millis(500);
 
+/// How long another process may take to settle the map at the end of a change.
+const END_LIMIT: Duration = Duration::from_secs(2);
 /// How often the home learns that a process drives the change.
 const DRIVEN_EVERY: Duration = Duration::from_secs(3);
 
@@ -166,7 +168,7 @@ impl Router {
         match Box::pin(self.run(&job, empty, conduct)).await {
             Err(error) if error.kind() == ErrorKind::Unavailable => {
                 // Another process may have completed the same change.
-                let StoredMap { map, .. } = self.home().stored_map().await?;
+                let map = self.map_after(&job.map).await?;
                 let tags = map.as_ref().map_or(vec![Tag::Home], |map| map.new.clone());
                 if !map.as_ref().is_none_or(PartitionMap::is_settled) || tags != job.map.new {
                     return Err(error);
@@ -176,6 +178,19 @@ impl Router {
                 self.remove_leaving(&job).await
             }
             result => result,
+        }
+    }
+
+    /// The map of the home as soon as it is not this one, or this one after 2 s: another process that
+    /// ends the same change removes partitions shortly before it settles the map.
+    async fn map_after(&self, changing: &PartitionMap) -> Result<Option<PartitionMap>, Error> {
+        let started = Instant::now();
+        loop {
+            let StoredMap { map, .. } = self.home().stored_map().await?;
+            if map.as_ref() != Some(changing) || started.elapsed() > END_LIMIT {
+                return Ok(map);
+            }
+            tokio::time::sleep(END_LIMIT / 20).await;
         }
     }
 

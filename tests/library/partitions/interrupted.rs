@@ -193,7 +193,7 @@ async fn a_change_of_partitions_is_repeated_after_a_lost_reply() -> Result<()> {
     let queue = Client::connect(&proxy.url())
         .await?
         .queue(setup.queue.name())?;
-    for (cuts, count) in [(1, 3), (2, 2), (3, 1)] {
+    for (cuts, count) in [(1, 3), (2, 1)] {
         proxy.cut_reply_of(REMAP);
         queue.partition_into(count).await?;
         assert_eq!(proxy.cuts(), cuts);

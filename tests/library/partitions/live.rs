@@ -155,9 +155,9 @@ async fn an_aborted_change_moves_all_messages_back() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_that_make_the_same_change_do_no_harm() -> Result<()> {
     let setup = setup().await?;
+    setup.queue.partition_into(2).await?;
     let ids = group("far", 3_000);
     push_all(&setup.queue, due(&ids, |_| HOUR)).await?;
-    setup.queue.partition_into(2).await?;
     let phases = Arc::new(std::sync::Mutex::new(Vec::new()));
     let other = Client::connect(&setup.server.url())
         .await?
