@@ -74,11 +74,21 @@ pub async fn form(ports: &[u16]) -> Result<()> {
         let epoch = (index + 1).to_string();
         command::<()>(*port, &["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await?;
         if index > 0 {
-            command::<()>(*port, &["CLUSTER", "MEET", "127.0.0.1", &first_port]).await?;
+            meet(*port, &first_port).await?;
         }
     }
+    let mut looks = 0;
     for port in ports {
-        let info = async || command::<String>(*port, &["CLUSTER", "INFO"]).await;
+        let info = async || {
+            looks += 1;
+            // A server that is slow to connect back forgets the handshake, and it never begins again.
+            if looks % MEET_AGAIN == 0 {
+                for other in &ports[1..] {
+                    meet(*other, &first_port).await?;
+                }
+            }
+            command::<String>(*port, &["CLUSTER", "INFO"]).await
+        };
         let masters = format!("cluster_size:{}\r", ports.len());
         until("the cluster", info, |info| {
             info.contains("cluster_state:ok") && info.contains(&masters)
@@ -88,10 +98,17 @@ pub async fn form(ports: &[u16]) -> Result<()> {
     Ok(())
 }
 
+/// After how many looks at the state of a new cluster, every 5 ms, its servers meet again.
+const MEET_AGAIN: u32 = 400;
+
+async fn meet(port: u16, first_port: &str) -> Result<()> {
+    command(port, &["CLUSTER", "MEET", "127.0.0.1", first_port]).await
+}
+
 /// Adds a server without slots; returns when it and all others know each other.
 pub async fn join(others: &[u16], new: u16) -> Result<()> {
     let first_port = others.first().context("no servers")?.to_string();
-    command::<()>(new, &["CLUSTER", "MEET", "127.0.0.1", &first_port]).await?;
+    meet(new, &first_port).await?;
     let new_id = id(new).await?;
     for other in others {
         let other_id = id(*other).await?;
