@@ -93,8 +93,8 @@ impl Sending {
     /// The context for [`Message::trace_parent`]: that of the span if the sampler has chosen it, and
     /// else that of the caller in another process, if there is one.
     ///
-    /// A message with a context of its own costs Redis about twice as much as one without. A link to
-    /// a span that nobody exports would lead nowhere.
+    /// A message with a context of its own costs Redis about twice as much as one without. The
+    /// context of an unsampled span would name a span that no collector receives.
     pub fn trace_parent(&self) -> Option<String> {
         let own = self.span.as_ref().map(Span::span_context);
         let exported = own.filter(|context| context.is_sampled());

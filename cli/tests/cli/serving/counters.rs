@@ -138,7 +138,8 @@ async fn counters_are_exact(
         .collect();
     assert_eq!(counted, done, "the counters in Redis");
 
-    // Each worker process counts from 0. A kill loses what was counted since the last read.
+    // The counters of each worker process begin at 0. Those of a killed process are known only as of
+    // the last request to its /metrics.
     let lives = until("the second worker knows of its last ack", async || {
         let mut lives = counts(&second.page("/metrics")?.1, "dueq_");
         for (name, count) in &life {

@@ -7,8 +7,8 @@ use dueq_testkit::Server;
 
 use crate::instance::{Instance, LIMIT};
 
-/// A user without a right to the key that the probe reads was let in. One whose password is no
-/// longer right was not: all calls of the server fail.
+/// Redis refuses a user the key that the probe reads, but has logged the user in: that is an answer. It
+/// does not log in a user whose password has changed: then all calls of the server fail.
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_key_is_an_answer_and_refused_user_is_none() -> Result<()> {
     let redis = Server::start(&[])?;
