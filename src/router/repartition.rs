@@ -151,6 +151,10 @@ impl Router {
         conduct: &Conduct,
     ) -> Result<(), Error> {
         let home = known.home();
+        let kept = Plan::kept(home).await?.and_then(|plan| plan.map);
+        if let Some(begun) = kept.filter(|map| map.epoch > epoch && map.new[0].is_far()) {
+            return Err(changing(&self.queue_name, &begun));
+        }
         let old: Vec<Tag> = known.list().iter().map(|one| one.tag()).collect();
         let new = place(&self.queue_name, count, &known.stores().near.masters());
         let map = PartitionMap::changing(next_epoch(home, epoch).await?, old, new);

@@ -95,6 +95,17 @@ impl Router {
         }
     }
 
+    /// The home in the client's own store, if it only says that the queue has moved to another one.
+    pub(crate) async fn left_home(&self) -> Result<Option<Arc<Partition>>, Error> {
+        let stored = match self.map_at(&self.servers).await {
+            // A map that cannot be read does not say so.
+            Err(error) if error.kind() == ErrorKind::Server => return Ok(None),
+            stored => stored?,
+        };
+        let has_left = stored.map.is_some_and(|map| map.is_moved());
+        Ok(has_left.then(|| Arc::clone(&self.own_home)))
+    }
+
     /// Reads the map again as [`confirm`](Router::confirm) does, for nodes, which serve the partitions
     /// in the client's own store only: `epoch` is of a reply of the home there.
     pub(crate) async fn confirm_own(
@@ -102,9 +113,15 @@ impl Router {
         seen: &Arc<Partitions>,
         epoch: Option<u64>,
     ) -> Result<Arc<Partitions>, Error> {
-        if self.moved_map().is_none() {
-            return self.confirm(seen, epoch).await;
+        match self.moved_map() {
+            None => self.confirm(seen, epoch).await,
+            Some(_) => self.stay().await,
         }
+    }
+
+    /// Goes by the map in the client's own store, in place of that of the store to which the queue has
+    /// moved.
+    pub(crate) async fn stay(&self) -> Result<Arc<Partitions>, Error> {
         let stored = self.map_at(&self.servers).await?;
         Ok(self.set(self.of_map(&self.servers, stored.map).await?))
     }
