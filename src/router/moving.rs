@@ -156,6 +156,7 @@ impl Router {
                 check_empty(&to, partition).await?;
             }
         }
+        check_functions(&to, home, &all).await?;
         self.check_servers(&all, &map).await?;
         check_rights(home, stored.epoch, &map).await?;
         plan.keep(home).await?;
@@ -292,6 +293,25 @@ fn check_clocks(url: &str, here_ms: u64, there_ms: u64) -> Result<(), Error> {
         "the clock at {url} differs by about {skew_ms} ms, and messages would be due by so much earlier or later: set the \
          clocks; nothing has changed"
     )))
+}
+
+/// Refuses a store without the Functions library, if clients in other languages have it here.
+async fn check_functions(url: &str, home: &Partition, all: &Partitions) -> Result<(), Error> {
+    let here = home.route().link().await?.control.functions_version().await;
+    if !matches!(here, Ok(Some(_))) {
+        return Ok(()); // it is not there, or the user may not ask
+    }
+    for partition in &all.list()[all.near_list().len()..] {
+        let link = partition.route().link().await?;
+        if link.control.functions_version().await?.is_none() {
+            return Err(Error::invalid(format!(
+                "{} at {url} has no Functions library, and this store has one for clients in other languages: \
+                 `dueq functions load` there; nothing has changed",
+                link.connector().address()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Asks for a change that the home refuses, because it has another epoch: users without the rights get

@@ -5,5 +5,6 @@ pub(crate) mod ended_leases;
 pub(crate) mod foreign;
 pub(crate) mod limits;
 pub(crate) mod operator;
+pub(crate) mod moves;
 pub(crate) mod partitions;
 pub(crate) mod selections;
