@@ -12,7 +12,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use super::interrupted::all_of;
 use super::live::{has_all, polled};
 use super::traffic::{change_used, due, group, stock};
-use crate::support::{HOUR, Running, Setup, claim, push_all, setup, until, within};
+use crate::support::{HOUR, Running, Setup, claim, push_all, setup, stats_until, until, within};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -28,7 +28,48 @@ async fn a_queue_moves_to_another_server() -> Result<()> {
     has_all(&there.queue, &ids, 3).await?;
     has_all(&here.queue, &ids, 3).await?;
     let fresh = Client::connect(&here.server.url()).await?.queue("orders")?;
-    has_all(&fresh, &ids, 3).await
+    has_all(&fresh, &ids, 3).await?;
+    // A client of release 0.1 is refused.
+    let scripts = dueq_testkit::scripts::frozen()?;
+    let mut push = redis::cmd("EVAL");
+    push.arg(&scripts["push"]).arg(10).arg(here.queue.keys());
+    push.arg(["", "", "late", "+1000", "x", ""]);
+    let pushed: redis::RedisResult<redis::Value> = push.query_async(&mut here.redis().await?).await;
+    let error = pushed.expect_err("a queue that is elsewhere");
+    assert_eq!(error.code(), Some("LAYOUT"), "{error}");
+    Ok(())
+}
+
+/// A worker of the old store ends the batch of a process that died, as far as it reaches the new one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_puts_back_what_was_on_its_way_to_another_store() -> Result<()> {
+    let (here, there) = (setup().await?, setup().await?);
+    let worker = Running::start(here.queue.worker(), |_: Delivery| async {});
+    let ids = group("far", 1_500);
+    push_all(&here.queue, due(&ids, |_| HOUR)).await?;
+    let url = there.server.url();
+    let mut stranded = 0;
+    for polls in (1..100).cycle().take(600) {
+        let fresh = Client::connect(&here.server.url()).await?.queue("orders")?;
+        polled(fresh.move_to(&url, None).into_future(), polls).await;
+        stranded = fresh.stats().await?.moving;
+        if stranded > 0 {
+            break;
+        }
+    }
+    assert!(stranded > 0, "no batch was on its way");
+    stats_until(&here.queue, "the end of the batch", |stats| {
+        stats.moving == 0
+    })
+    .await?;
+    assert_eq!(here.queue.stats().await?.scheduled, ids.len() as u64);
+    for queue in [&here.queue, &there.queue] {
+        let receipts = queue.push_many(due(&ids, |_| HOUR)).await;
+        for receipt in receipts {
+            assert!(!receipt?.is_created());
+        }
+    }
+    worker.stop().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
