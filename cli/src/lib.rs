@@ -146,7 +146,7 @@ enum Command {
     /// Show the partitions of a queue, or change their number while the queue is used
     Partitions(partitions::Partitions),
     /// Move a queue to another server or into a cluster while it is used
-    Move(partitions::Move),
+    Move(partitions::MoveQueue),
     /// Check the server and its queues, and name the remedy for each problem
     Doctor(doctor::Doctor),
     /// Print the Redis rights that a producer, a consumer or an operator of a queue needs

@@ -94,11 +94,12 @@ impl<C: Codec> Queue<C> {
     /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the other store cannot be used, or
     /// another change runs. Also those of `partition_into`. Then nothing has changed.
     ///
-    /// ```no_run
-    /// # async fn example(orders: dueq::Queue) -> Result<(), dueq::Error> {
-    /// orders.move_to("redis+cluster://10.0.0.1,10.0.0.2", Some(12)).await?;
-    /// # Ok(())
-    /// # }
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// let moved = orders.move_to("redis+cluster://10.0.0.1,10.0.0.2", Some(12)).await;
+    /// // This example's server has a local address, which clients of the cluster could not reach.
+    /// assert_eq!(moved.unwrap_err().kind(), dueq::ErrorKind::InvalidInput);
+    /// # });
     /// ```
     pub fn move_to(&self, url: &str, partitions: Option<usize>) -> Repartition<'_> {
         Repartition::new(self.router(), Change::To(url.to_owned(), partitions))

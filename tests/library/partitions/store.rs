@@ -33,7 +33,7 @@ async fn a_queue_moves_to_another_server() -> Result<()> {
     let scripts = dueq_testkit::scripts::frozen()?;
     let mut push = redis::cmd("EVAL");
     push.arg(&scripts["push"]).arg(10).arg(here.queue.keys());
-    push.arg(["", "", "late", "+1000", "x", ""]);
+    push.arg(&["", "", "late", "+1000", "x", ""]);
     let pushed: redis::RedisResult<redis::Value> = push.query_async(&mut here.redis().await?).await;
     let error = pushed.expect_err("a queue that is elsewhere");
     assert_eq!(error.code(), Some("LAYOUT"), "{error}");
@@ -234,7 +234,7 @@ async fn a_queue_moves_on_and_back() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_of_the_store_that_the_queue_left_idles_and_serves_again() -> Result<()> {
+async fn a_worker_idles_after_the_move_and_serves_after_the_return() -> Result<()> {
     let (here, there) = (setup().await?, setup().await?);
     let (sender, mut handled) = unbounded_channel();
     let handler = move |delivery: Delivery| {

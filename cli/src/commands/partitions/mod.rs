@@ -13,7 +13,7 @@ use dueq::inspect::PartitionInfo;
 use crate::output::Outcome;
 use crate::{Common, existing, output};
 
-pub(crate) use store::Move;
+pub(crate) use store::MoveQueue;
 
 #[derive(Args)]
 #[command(after_help = "\

@@ -28,7 +28,7 @@ Examples:
   dueq move orders --to redis+cluster://10.0.0.1,10.0.0.2 --partitions 12
   dueq partitions orders
   dueq move orders --abort")]
-pub(crate) struct Move {
+pub(crate) struct MoveQueue {
     /// The queue
     queue: String,
     /// The URL of the store to which the queue moves, without user and password
@@ -44,7 +44,7 @@ pub(crate) struct Move {
     pace: PaceFlag,
 }
 
-impl Move {
+impl MoveQueue {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let (client, queue) = common.client_and_queue(&self.queue).await?;
         existing::require(&client, &queue).await?;
