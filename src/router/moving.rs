@@ -161,20 +161,12 @@ impl Router {
         check_rights(home, stored.epoch, &map).await?;
         plan.keep(home).await?;
         if begun.is_none() {
-            let answer = target
-                .change_if_empty(there.epoch, &map.flipped(&own))
-                .await?;
-            match answer.0 {
-                Remapped::Done => {}
-                Remapped::Has(messages) => return Err(not_empty(queue, &to, messages)),
-                Remapped::Remembers(ms) => {
-                    let message = format!(
-                        "queue {queue} at {to} is empty and remembers calls for another {ms} ms: repeat the command then; \
-                         nothing has changed"
-                    );
-                    return Err(Error::new(ErrorKind::Unavailable, Applied::No, message));
+            let opened = open(target, there.epoch, &map, &own).await;
+            if let Err(error) = opened {
+                if error.was_applied() == Applied::No {
+                    Plan::forget(home, map.epoch).await?;
                 }
-                Remapped::Epoch(_) => return Err(at(&to, changed_meanwhile(queue))),
+                return Err(error);
             }
         }
         let is_empty = self.give_map(home, &map, Some(stored.epoch)).await?;
@@ -262,6 +254,28 @@ impl Router {
             pace: Default::default(),
             progress: MoveCounts::new(),
         })
+    }
+}
+
+/// Gives the home in the other store its map, if the queue is empty or absent there.
+async fn open(
+    target: &Partition,
+    expected: u64,
+    map: &PartitionMap,
+    own: &str,
+) -> Result<(), Error> {
+    let (queue, to) = (target.queue_name(), map.url.as_deref().unwrap_or_default());
+    match target.change_if_empty(expected, &map.flipped(own)).await?.0 {
+        Remapped::Done => Ok(()),
+        Remapped::Has(messages) => Err(not_empty(queue, to, messages)),
+        Remapped::Remembers(ms) => {
+            let message = format!(
+                "queue {queue} at {to} is empty and remembers calls for another {ms} ms: repeat the command then; nothing \
+                 has changed"
+            );
+            Err(Error::new(ErrorKind::Unavailable, Applied::No, message))
+        }
+        Remapped::Epoch(_) => Err(at(to, changed_meanwhile(queue))),
     }
 }
 

@@ -53,7 +53,10 @@ impl Partitions {
         queue: &QueueLink,
         map: Option<PartitionMap>,
     ) -> Result<Self, Error> {
-        let tags = map.as_ref().map_or_else(|| vec![Tag::Home], all_tags);
+        let mut tags = map.as_ref().map_or_else(|| vec![Tag::Home], all_tags);
+        if stores.far.is_none() {
+            tags.retain(|tag| !tag.is_far());
+        }
         let epoch = map.as_ref().map(|map| map.epoch);
         let changing = map.as_ref().filter(|map| map.moves());
         let lists = match changing {

@@ -113,10 +113,29 @@ impl Router {
         seen: &Arc<Partitions>,
         epoch: Option<u64>,
     ) -> Result<Arc<Partitions>, Error> {
-        match self.moved_map() {
+        let read = match self.moved_map() {
             None => self.confirm(seen, epoch).await,
             Some(_) => self.stay().await,
+        };
+        match read {
+            Err(error) if error.kind() == ErrorKind::Unavailable => {
+                let near = self.near_partitions().await?;
+                near.map(Arc::new).ok_or(error)
+            }
+            read => read,
         }
+    }
+
+    /// The partitions in the client's own store only, while the queue moves: a node serves them also if
+    /// it cannot reach the other store.
+    async fn near_partitions(&self) -> Result<Option<Partitions>, Error> {
+        let map = self.map_at(&self.servers).await?.map;
+        let Some(map) = map.filter(PartitionMap::is_of_two_stores) else {
+            return Ok(None);
+        };
+        let (name, near) = (&self.queue_name, Arc::clone(&self.servers));
+        let stores = Stores { near, far: None };
+        Partitions::of_map(name, stores, &self.meters, &self.link, Some(map)).map(Some)
     }
 
     /// Goes by the map in the client's own store, in place of that of the store to which the queue has

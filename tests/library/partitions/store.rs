@@ -1,14 +1,16 @@
 //! Moves of a queue to another store, while it is in use.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::Result;
 use dueq::admin::{Repartition, RepartitionPhase};
-use dueq::outcomes::SettleOutcome;
+use dueq::outcomes::{CancelOutcome, SettleOutcome};
 use dueq::{Client, Delivery, ErrorKind, Queue, QueueLimits};
 use dueq_testkit::cluster::Cluster;
 use tokio::sync::mpsc::unbounded_channel;
 
+use super::call;
 use super::interrupted::all_of;
 use super::live::{has_all, polled};
 use super::traffic::{change_used, due, group, stock};
@@ -48,16 +50,28 @@ async fn a_worker_puts_back_what_was_on_its_way_to_another_store() -> Result<()>
     let ids = group("far", 1_500);
     push_all(&here.queue, due(&ids, |_| HOUR)).await?;
     let url = there.server.url();
-    let mut stranded = 0;
-    for polls in (1..100).cycle().take(600) {
-        let fresh = Client::connect(&here.server.url()).await?.queue("orders")?;
-        polled(fresh.move_to(&url, None).into_future(), polls).await;
-        stranded = fresh.stats().await?.moving;
-        if stranded > 0 {
-            break;
-        }
+    let moving = here.queue.move_to(&url, None).into_future();
+    let is_open = async {
+        let all = async || Ok(here.queue.partitions().await?);
+        until("the map", all, |all| {
+            all.iter().any(|one| one.store.is_some())
+        })
+        .await
+    };
+    tokio::select! {
+        open = is_open => drop(open?),
+        moved = moving => panic!("{moved:?}"),
     }
-    assert!(stranded > 0, "no batch was on its way");
+    // Another process takes a batch out, and dies.
+    let epoch: String = here
+        .command(&["HGET", "dueq:{orders}:meta", "epoch"])
+        .await?;
+    let fence = format!("m{epoch}");
+    let mut args = [&fence, "", "0", "@-", "5000"].map(str::as_bytes).to_vec();
+    args.extend(ids.iter().take(200).map(String::as_bytes));
+    let (_, number, ..): (redis::Value, u64, String, u64, Vec<u8>) =
+        call(&here, "-", "dueq_depart", &args).await?;
+    assert!(number > 0);
     stats_until(&here.queue, "the end of the batch", |stats| {
         stats.moving == 0
     })
@@ -192,6 +206,13 @@ async fn a_move_that_cannot_work_is_refused_and_changes_nothing() -> Result<()> 
     refused(queue, &with_user, input, "leave them out").await?;
     there.queue.push("").id("a").delay(HOUR).await?;
     refused(queue, &url, input, "has 1 messages").await?;
+    assert_eq!(there.queue.cancel("a").await?, CancelOutcome::Cancelled);
+    refused(queue, &url, away, "remembers calls").await?;
+    let error = queue.abort_repartition().await.expect_err("none");
+    assert!(
+        error.to_string().contains("nothing to take back"),
+        "{error}"
+    );
     there.queue.delete().await?;
     there.queue.partition_into(2).await?;
     let error = queue.move_to(&url, Some(3)).await.expect_err("2 there");
@@ -359,4 +380,46 @@ async fn clients_follow_a_move_back_that_lacks_its_last_step() -> Result<()> {
     let error = here.queue.abort_repartition().await.expect_err("nothing");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     Ok(())
+}
+
+/// Workers of a store need not reach the other one to serve their own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_that_do_not_reach_the_other_store_serve_theirs() -> Result<()> {
+    let (here, there) = (setup().await?, setup().await?);
+    let ids = group("near", 60);
+    push_all(&here.queue, due(&ids, |_| 7 * SECOND)).await?;
+    for setup in [&here, &there] {
+        setup
+            .server
+            .command(&["ACL", "SETUSER", "op", "on", ">secret", "~*", "&*", "+@all"])?;
+    }
+    let url = there.server.url();
+    let with_user = here.server.url().replace("//", "//op:secret@");
+    let operator = Client::connect(&with_user).await?.queue("orders")?;
+    // Others than the operator have no access from here on.
+    here.server
+        .command(&["ACL", "SETUSER", "default", "resetpass"])?;
+    let (sender, mut handled) = unbounded_channel();
+    let worker = Running::start(there.queue.worker(), move |delivery: Delivery| {
+        let _ = sender.send(delivery.id().into_owned());
+        async {}
+    });
+    let mut moving = Box::pin(operator.move_to(&url, Some(5)).into_future());
+    let all = async {
+        let mut found = BTreeSet::new();
+        while found.len() < ids.len() {
+            found.extend(within("a message", handled.recv()).await?);
+        }
+        Ok::<_, anyhow::Error>(found)
+    };
+    tokio::select! {
+        found = all => assert_eq!(found?, ids.iter().cloned().collect()),
+        ended = &mut moving => panic!("{ended:?}"),
+    }
+    let error = there.queue.push("").await.expect_err("the other store");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains(&here.server.url()), "{error}");
+    moving.await?;
+    assert!(there.queue.push("").await?.is_created());
+    worker.stop().await
 }
