@@ -6,6 +6,7 @@ mod live;
 mod losses;
 mod one_queue;
 mod repartition;
+mod store;
 mod stranded;
 mod traffic;
 mod workers;
