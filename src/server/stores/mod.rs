@@ -92,6 +92,13 @@ impl OtherStores {
             return Ok(servers);
         }
         let [scheme, _, rest, _] = parts(url);
+        if self.own.starts_with("rediss") && !scheme.starts_with("rediss") {
+            let message = format!(
+                "the map names {url}, a store without TLS: this client uses TLS, and sends its password \
+                 nowhere else; move to a URL with rediss"
+            );
+            return Err(Error::new(ErrorKind::Unavailable, Applied::No, message));
+        }
         let sentinels = match scheme.contains("+sentinel") {
             true => self.sentinels.as_str(),
             false => "",
@@ -114,4 +121,20 @@ fn unreachable(url: &str, error: &Error) -> Error {
          with its own user, password and certificates: {error}"
     );
     Error::with_source(ErrorKind::Unavailable, Applied::No, message, error.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_with_tls_sends_its_password_to_no_store_without() {
+        let stores = OtherStores::new("rediss://u:secret@host/", &ClientOptions::new());
+        for url in ["redis://other", "redis+cluster://other:1"] {
+            let error = stores.at(url).await.err().expect("refused");
+            assert_eq!(error.kind(), ErrorKind::Unavailable);
+            let text = error.to_string();
+            assert!(text.contains(url) && !text.contains("secret"), "{text}");
+        }
+    }
 }
