@@ -87,7 +87,7 @@ fn granted_after_a_stale_token(steps: Steps, due_ms: u64) -> Story {
 }
 
 #[test]
-fn a_tick_comes_again_in_an_emptied_store_if_the_clock_went_back_before_it() {
+fn a_tick_that_was_not_due_comes_in_an_emptied_store() {
     for (stale_ms, is_clean) in [(1_600, true), (2_002, false)] {
         let mut story = declared("");
         let token = tick(story.at(1_005), 1_000, 1);
