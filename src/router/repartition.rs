@@ -303,7 +303,10 @@ impl Router {
         let mut patience = Patience::new();
         loop {
             let stored = partition.stored_map().await?;
-            if stored.map.as_ref() == Some(map) {
+            if stored
+                .map
+                .is_some_and(|stored| stored.describes_change_of(map))
+            {
                 return Ok(false); // a client or an earlier process gave it the map
             }
             // Two operators may have chosen the same epoch.

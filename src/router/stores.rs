@@ -73,26 +73,32 @@ impl Router {
             return Ok(now);
         };
         let stored = far_home.stored_map().await?;
-        match stored.map {
+        if stored.epoch > map.epoch {
             // The move is being taken back, or is complete, and the near home does not know yet.
-            there if stored.epoch > map.epoch => match there {
+            return match stored.map {
                 Some(there) if there.is_moved() => Ok(now),
                 Some(there) if there.url.is_some() => self.take(Some(there.flipped(url))).await,
                 there => Ok(self.set(self.of_map(far, there).await?)),
-            },
-            Some(there) if stored.epoch == map.epoch && error.is_behind() => {
-                let is_lost = partition.stored_map().await?.incarnation.is_none();
-                if is_lost && !there.new.contains(&partition.tag().flipped()) {
-                    return Ok(now);
-                }
-                partition.forward(&there).await?;
-                if is_lost {
-                    restore_limits(partition, far_home).await?;
-                }
-                Ok(now)
-            }
-            _ => Ok(now),
+            };
         }
+        let there = stored.map.filter(PartitionMap::is_of_two_stores);
+        let (Some(mut there), true) = (there, error.is_behind()) else {
+            return Ok(now); // the move has not begun there
+        };
+        if there.epoch < map.epoch {
+            // The move is being taken back, and the home there does not know yet.
+            there = map.flipped(there.url.as_deref().unwrap_or_default());
+            far_home.forward(&there).await?;
+        }
+        let is_lost = partition.stored_map().await?.incarnation.is_none();
+        if is_lost && !there.new.contains(&partition.tag().flipped()) {
+            return Ok(now);
+        }
+        partition.forward(&there).await?;
+        if is_lost {
+            restore_limits(partition, far_home).await?;
+        }
+        Ok(now)
     }
 
     /// The home in the client's own store, if it only says that the queue has moved to another one.

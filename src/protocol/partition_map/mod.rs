@@ -62,6 +62,11 @@ impl PartitionMap {
         self.old == [Tag::FarHome] && self.is_settled()
     }
 
+    /// Whether both describe one change. The other store may be named by another URL.
+    pub(crate) fn describes_change_of(&self, other: &Self) -> bool {
+        (self.epoch, &self.old, &self.new) == (other.epoch, &other.old, &other.new)
+    }
+
     /// This map as the other store has it; `url` is that of this store.
     pub(crate) fn flipped(&self, url: &str) -> Self {
         let flipped = |tags: &[Tag]| tags.iter().map(|tag| tag.flipped()).collect();

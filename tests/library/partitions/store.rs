@@ -10,10 +10,10 @@ use dueq::{Client, Delivery, ErrorKind, Queue, QueueLimits};
 use dueq_testkit::cluster::Cluster;
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::call;
 use super::interrupted::all_of;
 use super::live::{has_all, polled};
 use super::traffic::{change_used, due, group, stock};
+use super::{call, remap};
 use crate::support::{HOUR, Running, Setup, claim, push_all, setup, stats_until, until, within};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -422,4 +422,29 @@ async fn workers_that_do_not_reach_the_other_store_serve_theirs() -> Result<()> 
     moving.await?;
     assert!(there.queue.push("").await?.is_created());
     worker.stop().await
+}
+
+/// The process that takes a move back dies after its first step.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn producers_go_on_if_a_way_back_has_only_begun() -> Result<()> {
+    let (here, there) = (setup().await?, setup().await?);
+    let ids = group("far", 300);
+    push_all(&here.queue, due(&ids, |_| HOUR)).await?;
+    let url = there.server.url();
+    let moving = here.queue.move_to(&url, Some(2)).into_future();
+    assert!(tokio::time::timeout(SECOND, moving).await.is_err());
+    let map: String = here.command(&["HGET", "dueq:{orders}:meta", "map"]).await?;
+    let [epoch, old, new, url] = map.splitn(4, '|').collect::<Vec<_>>()[..] else {
+        panic!("{map}");
+    };
+    let back = format!("{}|{new}|{old}|{url}", epoch.parse::<u64>()? + 1);
+    assert_eq!(remap(&here, "-", &["close", epoch, &back]).await?, "DONE");
+    for (n, queue) in [&here.queue, &there.queue].into_iter().enumerate() {
+        for id in &ids[n * 20..n * 20 + 20] {
+            assert!(!queue.push("").id(id).await?.is_created(), "{id}");
+        }
+        push_all(queue, due(&group(&format!("new-{n}"), 20), |_| HOUR)).await?;
+        assert_eq!(queue.stats().await?.scheduled, 320 + 20 * n as u64);
+    }
+    Ok(())
 }
