@@ -7,6 +7,7 @@ mod losses;
 mod one_queue;
 mod repartition;
 mod store;
+mod store_away;
 mod stranded;
 mod traffic;
 mod workers;
