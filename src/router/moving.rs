@@ -49,7 +49,7 @@ impl Router {
         let stored = self.map_at(&self.servers).await?;
         match &stored.map {
             Some(map) if map.is_moved() && map.url.as_ref() == Some(&to) => {
-                self.take(stored.map.clone()).await?;
+                self.stay().await?;
                 Ok(())
             }
             Some(map) if map.is_moved() => Err(Error::invalid(format!(
@@ -65,7 +65,9 @@ impl Router {
                 if !is_same || !map.new[0].is_far() {
                     return Err(changing(&self.queue_name, map));
                 }
-                let known = self.take(stored.map.clone()).await?;
+                // A producer of this process may have followed the queue already.
+                let known = self.of_map(&self.servers, stored.map.clone()).await?;
+                let known = self.set(known);
                 self.check_driver(known.home(), map).await?;
                 self.go_on(known, map.clone(), conduct).await
             }
@@ -124,9 +126,8 @@ impl Router {
         let map = match &begun {
             Some(begun) => begun.clone(),
             None => {
-                let new = match &there.map {
+                let new = match there.map.as_ref().filter(|map| !map.is_moved()) {
                     None => place(queue, count.unwrap_or(1), &far.masters()),
-                    Some(map) if map.is_moved() => place(queue, count.unwrap_or(1), &far.masters()),
                     Some(map) if map.is_settled() => map.new.clone(),
                     Some(map) => return Err(at(&to, changing(queue, map))),
                 };
