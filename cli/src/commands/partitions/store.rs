@@ -21,8 +21,9 @@ Both URLs are kept in Redis, without user and password: everybody uses their own
 give --redis an address that all clients can reach, too. The queue must be empty or absent at the new
 server. It must not have schedules: apply them there afterwards.
 
-If it is interrupted, run it again, or take the move back with --abort. Where the queue was, a few bytes
-say from now on where it is: `dueq delete-queue` there removes them, once nobody asks there any more.
+If it is interrupted, run it again, or take the move back with --abort. The old server keeps a note of
+about 100 bytes: where the queue is now. When no client needs it any more, `dueq delete-queue` with the
+URL of the old server deletes the note, and no message.
 
 Examples:
   dueq move orders --to redis+cluster://10.0.0.1,10.0.0.2 --partitions 12
