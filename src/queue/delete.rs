@@ -150,9 +150,12 @@ impl<C: Codec> Queue<C> {
 
     /// Removes the queue with all its messages; returns whether it existed. Each partition is
     /// removed in one step, the home last: if the call fails halfway, pushes are refused until the
-    /// same call is repeated. In a store that the queue has left, only what says where it is. Claimed deliveries return `Gone` from then on. Live workers report
+    /// same call is repeated. Claimed deliveries return `Gone` from then on. Live workers report
     /// that the store was emptied, and serve the queue again after the next push. The library does
     /// not repeat the call when its reply is lost.
+    ///
+    /// If the queue has moved from the client's store to another one, the call removes only the map
+    /// that says so, and no message.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the queue has another layout;

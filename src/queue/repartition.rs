@@ -25,7 +25,7 @@ enum Change {
     Into(usize),
     /// To the store at this URL, into this number of partitions.
     To(String, Option<usize>),
-    /// Back to what was before.
+    /// Back to the partitions from before the change.
     Back,
 }
 

@@ -218,8 +218,9 @@ impl Router {
         Ok((stored.epoch > map.epoch && is_settled).then_some(stored.epoch))
     }
 
-    /// Ends in the other store what was taken back, if a process was stopped shortly before, or before
-    /// the move began here. Returns whether there was something.
+    /// Completes the end of an abort whose process stopped before its last calls: settles the home in
+    /// the other store, and forgets the plan. Also for a move that had begun only in the other store.
+    /// Returns whether the other store had the map.
     pub(super) async fn end_taken_back(&self, home: &Arc<Partition>) -> Result<bool, Error> {
         let stored = home.stored_map().await?;
         let kept = Plan::kept(home).await?.and_then(|plan| plan.map);

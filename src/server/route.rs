@@ -223,7 +223,7 @@ impl RoutedLane {
         Self::of(route, Kind::Control)
     }
 
-    /// Makes a dedicated connection to the same server. Callers set their own time limits.
+    /// Makes a dedicated connection to the same server.
     pub(crate) fn dedicated(&self, permit: OwnedSemaphorePermit) -> Self {
         let dedicated = Dedicated {
             permit: Arc::new(permit),
