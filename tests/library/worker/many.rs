@@ -81,8 +81,10 @@ async fn a_removal_waits_only_for_handlers_of_its_queue() -> Result<()> {
             async move { drop(gate.acquire().await) }
         }
     };
+    // With one handler no claim of the queue is under way while that handler runs.
     let worker = client.worker().lease(LONG).queue(queue, reports(&sender));
-    let worker = worker.queue(&mails, held).spawn()?;
+    let worker = worker.queue_with(&mails, Share::default().max(1), held);
+    let worker = worker.spawn()?;
     mails.push("").id("held").await?;
     assert_eq!(seen.next().await?, "held");
     let removal = {
