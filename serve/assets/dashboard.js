@@ -98,6 +98,8 @@ const show = (fresh) => {
   let last;
   for (const part of liveParts(fresh)) {
     const here = byId(part.id);
+    // A form with a mistake stays as it was typed.
+    if (here?.querySelector(".mistake")) continue;
     if (here && (selection.isCollapsed || !selection.containsNode(here, true))) change(here, part);
     else if (!here && last) last.after(document.adoptNode(part));
     else if (!here) byId("main").prepend(document.adoptNode(part));
@@ -106,12 +108,21 @@ const show = (fresh) => {
   if (focused && !focused.isConnected) byId("main").focus({ preventScroll: true });
 };
 
-// A red line while the page cannot be refreshed.
+// A red line while the page cannot be refreshed. The last picture stays, greyed, with its age.
+const showAge = () => {
+  const age = byId("lost-age");
+  if (age) age.textContent = ` What you see is ${duration(Math.floor((now() - readAt) / SECOND))} old.`;
+};
 const say = (reason) => {
   const line = byId("lost");
-  if (line?.textContent === reason) return;
+  byId("main").classList.toggle("old", !!reason);
+  if (line?.firstChild.textContent === reason) return;
   line?.remove();
-  if (reason) byId("main").before(make("p", { class: "alert", id: "lost", role: "alert" }, reason));
+  if (!reason) return;
+  // The age is no part of the alert: a screen reader would read it each second.
+  const text = make("span", { role: "alert" }, reason), age = make("span", { id: "lost-age", "aria-hidden": "true" });
+  byId("main").before(make("p", { class: "alert", id: "lost" }, text, age));
+  showAge();
 };
 
 // The page asks for itself again after an event or a while, if its own part changes: a search of all
@@ -136,7 +147,9 @@ const refresh = () => {
     else if (!isPage) say(`This page is not current: ${fresh?.querySelector("main p")?.textContent || request.status}`);
     else if (new URL(request.responseURL).pathname !== location.pathname) say("You are logged out: load the page again.");
     else if (isProblem) location.replace(location.href);
+    else if ("away" in fresh.body.dataset && !("away" in body.dataset)) say(byId("redis", fresh).textContent);
     else {
+      if (!("away" in fresh.body.dataset)) delete body.dataset.away;
       failures = 0;
       serverMs = Number(fresh.body.dataset.nowMs);
       readAt = headAt;
@@ -339,6 +352,7 @@ let timer = 0;
 const tick = () => {
   ticks += 1;
   showTimes(document);
+  showAge();
   if (release) lead();
   else if (channel && ticks % 16 === 1) tell({ kind: "want", tab: me, queues: wanted() });
   suggest();

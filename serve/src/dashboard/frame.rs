@@ -204,6 +204,11 @@ impl Frame {
         self
     }
 
+    /// Whether Redis does not answer: what the page shows is old, or missing.
+    pub(super) fn is_away(&self) -> bool {
+        self.redis.is_some()
+    }
+
     pub(super) fn is(&self, here: Here) -> bool {
         self.here == here
     }

@@ -8,6 +8,7 @@ use askama::Template;
 use axum::Router;
 use axum::routing::get;
 
+use crate::dashboard::form::Fields;
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Payload};
@@ -36,6 +37,7 @@ struct MessageView {
     payload: Option<Payload>,
     trace: Option<String>,
     may_produce: bool,
+    fields: Fields,
 }
 
 pub(super) use commands::quoted as shell_word;
@@ -80,6 +82,7 @@ async fn message(page: Page, id: MessageId) -> Answer {
             .join("\n"),
         trace: message.traceparent.as_deref().and_then(trace_of),
         payload,
+        fields: page.fields,
         id: shown_id,
         segment,
         id_segment,

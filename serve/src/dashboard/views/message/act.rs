@@ -8,11 +8,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::dashboard::api::Failure;
+use crate::dashboard::form::Form;
 use crate::dashboard::frame::segment;
-use crate::dashboard::page::Form;
 use crate::dashboard::page::Page;
 use crate::dashboard::undo::Cancelled;
-use crate::dashboard::views::answer::{Answer, see};
+use crate::dashboard::views::answer::{Answer, again, see};
+use crate::dashboard::views::message::message;
 use crate::dashboard::views::messages;
 use crate::edge::path::MessageId;
 use crate::edge::problem::{Code, Problem};
@@ -32,6 +33,13 @@ pub(super) async fn act(
     id: MessageId,
     form: Form,
 ) -> Answer {
+    match change(&app, &page, &id, &form).await {
+        Err(failure) => again(message(page.refused(&form, failure)?, id).await),
+        done => done,
+    }
+}
+
+async fn change(app: &App, page: &Page, id: &MessageId, form: &Form) -> Answer {
     let id_segment = dueq_input::id_path(id.as_bytes());
     let own = format!(
         "/queues/{}/messages/{id_segment}",
@@ -49,11 +57,11 @@ pub(super) async fn act(
             }
         }
         Some("reschedule") => {
-            let body = new_due(&page, &form)?;
+            let body = new_due(page, form)?;
             let _: Changed = page.api.send(Method::PATCH, &address, Some(&body)).await?;
             "moved"
         }
-        Some("cancel") => cancel(&app, &page, &id, &address).await?,
+        Some("cancel") => cancel(app, page, id, &address).await?,
         Some("remove") => {
             let address = format!("{address}?dead=true");
             let _: Changed = page.api.send(Method::DELETE, &address, None).await?;
@@ -73,7 +81,7 @@ pub(super) async fn act(
                 _ => "lease_ended",
             }
         }
-        Some("undo") => undo(&page, &id, &address).await?,
+        Some("undo") => undo(page, id, &address).await?,
         _ => return Err(Problem::new(Code::InvalidInput, "the form names no known action").into()),
     };
     see(&page.base, &format!("{own}?did={did}"))

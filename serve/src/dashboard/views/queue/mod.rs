@@ -12,6 +12,7 @@ use axum::Router;
 use axum::routing::get;
 
 use crate::dashboard::api::Failure;
+use crate::dashboard::form::Fields;
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Clock, Markup};
@@ -72,6 +73,7 @@ struct QueuePage {
     nodes: Part<Nodes>,
     schedules: Part<Schedules>,
     limits: Vec<Limit>,
+    fields: Fields,
 }
 
 /// The doctor's findings about a queue with overdue messages.
@@ -106,7 +108,8 @@ impl QueuePage {
     ) -> Self {
         let clock = page.clock.clone().at(parts.now_ms);
         let address = format!("{}/queues/{segment}", page.base);
-        let frame = page.frame(show::text(name), Here::Queue).at(&clock);
+        let mut frame = page.frame(show::text(name), Here::Queue).at(&clock);
+        frame.redis = frame.redis.or(parts.away);
         let word = show::text(&dueq::admin::shell_word(name.as_bytes()));
         let stats = part(parts.stats);
         let why = stats
@@ -137,6 +140,7 @@ impl QueuePage {
             nodes: part(parts.nodes),
             schedules: part(parts.schedules),
             limits,
+            fields: page.fields,
             figures,
             stats,
             frame,
@@ -158,6 +162,12 @@ impl QueuePage {
         let closed_ms = self.stats.as_ref().ok()?.closed_ms;
         let until = self.clock.now_ms().saturating_add(closed_ms);
         (closed_ms > 0).then(|| self.clock.time(until))
+    }
+
+    /// Whether the form of the limits was refused.
+    fn is_limit_wrong(&self) -> bool {
+        let mut limits = self.limits.iter();
+        limits.any(|limit| self.fields.has_mistake(limit.field))
     }
 
     fn is_late(&self) -> bool {

@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use crate::dashboard::api::{Api, Failure};
 use crate::dashboard::frame::Here;
 use crate::dashboard::page::Page;
+use crate::dashboard::show;
 use crate::dashboard::views::queue::due::{Tab, addresses};
 use crate::dashboard::views::queue::history::Range;
 use crate::dashboard::views::queue::why::is_late;
@@ -26,6 +27,8 @@ const DOCTOR: Duration = Duration::from_millis(50);
 
 /// The answers to the calls.
 pub(super) struct Parts {
+    /// Why all calls failed, if Redis does not answer.
+    pub(super) away: Option<String>,
     /// Redis's current time if a call returned it, else the local time.
     pub(super) now_ms: u64,
     pub(super) stats: Result<Queue, Failure>,
@@ -110,6 +113,7 @@ pub(super) async fn read(
         doctor
     );
     Ok(Parts {
+        away: None,
         now_ms,
         hour: match (hour, &history) {
             (Some(hour), _) => hour,
@@ -167,6 +171,10 @@ impl Parts {
     /// The parts of a page whose calls all failed.
     fn failed(now_ms: u64, failure: &Failure) -> Self {
         Self {
+            away: Some(format!(
+                "Redis does not answer: {}",
+                show::text(failure.detail())
+            )),
             now_ms,
             stats: Err(failure.clone()),
             earliest: None,
