@@ -93,6 +93,7 @@ const liveParts = (root) => all("[data-live]", root).filter((part) => !part.pare
 const show = (fresh) => {
   showTimes(fresh);
   addSelectAll(fresh);
+  addChartKeys(fresh);
   const selection = getSelection(), focused = document.activeElement;
   for (const part of liveParts(document)) if (!byId(part.id, fresh)) part.remove();
   let last;
@@ -101,8 +102,7 @@ const show = (fresh) => {
     // A form with a mistake stays as it was typed.
     if (here?.querySelector(".mistake")) continue;
     if (here && (selection.isCollapsed || !selection.containsNode(here, true))) change(here, part);
-    else if (!here && last) last.after(document.adoptNode(part));
-    else if (!here) byId("main").prepend(document.adoptNode(part));
+    else if (!here) (!last?.closest("main") && part.closest("main") ? document.querySelector("h1") : last).after(document.adoptNode(part));
     last = here || part;
   }
   if (focused && !focused.isConnected) byId("main").focus({ preventScroll: true });
@@ -146,7 +146,7 @@ const refresh = () => {
     else if (!request.status) say("The server cannot be reached: this page is not current.");
     else if (!isPage) say(`This page is not current: ${fresh?.querySelector("main p")?.textContent || request.status}`);
     else if (new URL(request.responseURL).pathname !== location.pathname) say("You are logged out: load the page again.");
-    else if (isProblem) location.replace(location.href);
+    else if (isProblem || byId("none") && !byId("none", fresh)) location.replace(location.href);
     else if ("away" in fresh.body.dataset && !("away" in body.dataset)) say(byId("redis", fresh).textContent);
     else {
       if (!("away" in fresh.body.dataset)) delete body.dataset.away;
@@ -284,6 +284,24 @@ document.onsubmit = (event) => {
   setTimeout(enable, QUIET); // the answer was a download, and the page stays
 };
 
+// The values of a chart: of the slot under the pointer, or chosen by arrow keys while the chart has the focus.
+const slotsOf = (chart) => all(".slot", chart);
+const read = (slot) => {
+  if (!slot) return;
+  const figure = slot.closest("figure");
+  for (const other of all(".at", figure)) other.classList.remove("at");
+  slot.classList.add("at");
+  figure.dataset.at = slotsOf(figure).indexOf(slot);
+  figure.querySelector(".readout").textContent = slot.querySelector("title").textContent;
+};
+const addChartKeys = (root) => { for (const chart of all("svg.area[role=img]", root)) chart.setAttribute("tabindex", "0"); };
+document.onpointerover = ({ target }) => read(target.closest(".slot"));
+const toSlot = (chart, step) => {
+  const slots = slotsOf(chart), last = slots.length - 1, { at = last } = chart.closest("figure").dataset;
+  read(slots[Math.min(Math.max(Number(at) + step, 0), last)]);
+};
+document.addEventListener("focusin", ({ target }) => target.matches("svg.area") ? toSlot(target, 0) : read(target.closest(".slot")));
+
 // The browser's zone, offered beside the field.
 const zone = byId("zone"), own = Intl.DateTimeFormat().resolvedOptions().timeZone;
 if (zone && own && own !== zone.value) {
@@ -335,6 +353,11 @@ const ACTS = {
 document.onkeydown = (event) => {
   if (isOff || dialog?.open || event.ctrlKey || event.altKey || event.metaKey || event.isComposing) return;
   if (event.target.matches("input:not([type=checkbox], [type=radio]), select, textarea")) return;
+  const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (step && event.target.matches("svg.area")) {
+    event.preventDefault();
+    return toSlot(event.target, step);
+  }
   const isSecond = now() - goAt < 1.5 * SECOND, pressed = event.key;
   goAt = -Infinity;
   const page = isSecond && links.find((link) => letter(link) === pressed);
@@ -381,3 +404,4 @@ window.onpageshow = ({ persisted }) => {
   start();
 };
 addSelectAll(document);
+addChartKeys(document);

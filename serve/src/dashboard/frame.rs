@@ -13,6 +13,7 @@ use crate::work::App;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Here {
     Queues,
+    Traffic,
     Queue,
     Messages,
     Dead,

@@ -4,6 +4,8 @@ mod act;
 mod commands;
 mod ended;
 
+use std::time::Instant;
+
 use askama::Template;
 use axum::Router;
 use axum::routing::get;
@@ -60,6 +62,7 @@ async fn message(page: Page, id: MessageId) -> Answer {
     };
     let now: Dues = page.api.get(&format!("{queue}/dues?count=1")).await?;
     let clock = page.clock.clone().at(now.now_ms);
+    let undone = page.undo.undone(name, id.as_bytes(), Instant::now());
     let shown_id = each::shown(&id_segment);
     let payload =
         (!message.payload.payload_withheld).then(|| show::payload(&message.payload.bytes()));
@@ -72,7 +75,7 @@ async fn message(page: Page, id: MessageId) -> Answer {
             .at(&clock),
         name: show::text(name),
         may_produce: page.caller().may_produce,
-        moments: ended::moments(&message, &clock),
+        moments: ended::moments(&message, undone.as_ref(), &clock),
         actions: commands::actions(&message, page.caller(), name, id.as_bytes()),
         error: message
             .error

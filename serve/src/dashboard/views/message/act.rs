@@ -161,7 +161,11 @@ async fn undo(page: &Page, id: &MessageId, address: &str) -> Result<&'static str
     let body = message.body(undo_ms);
     let pushed: Changed = page.api.send(Method::PUT, address, Some(&body)).await?;
     match pushed.outcome.as_str() {
-        "created" => Ok("undone"),
+        "created" => {
+            let (queue, now_ms) = (page.queue_name()?, page.clock.now_ms());
+            page.undo.note(queue, id.as_bytes(), now_ms, Instant::now());
+            Ok("undone")
+        }
         "exists" => Ok("there"),
         "finished" => Ok("used"),
         other => {

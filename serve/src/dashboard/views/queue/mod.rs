@@ -95,17 +95,12 @@ async fn queue(page: Page) -> Answer {
     let range = Range::named(page.param("range"));
     let segment = segment(&name);
     let parts = read(&page, &segment, tab, range).await?;
-    render(&QueuePage::new(page, &name, &segment, (tab, range), parts))
+    render(&QueuePage::new(page, &name, &segment, parts))
 }
 
 impl QueuePage {
-    fn new(
-        page: Page,
-        name: &str,
-        segment: &str,
-        (tab, range): (Tab, Range),
-        parts: Parts,
-    ) -> Self {
+    fn new(page: Page, name: &str, segment: &str, parts: Parts) -> Self {
+        let (tab, range) = (parts.tab, parts.range);
         let clock = page.clock.clone().at(parts.now_ms);
         let address = format!("{}/queues/{segment}", page.base);
         let mut frame = page.frame(show::text(name), Here::Queue).at(&clock);
@@ -135,7 +130,7 @@ impl QueuePage {
             due: part(parts.dues).map(|dues| due::chart(tab, &dues, ready, &address, &clock)),
             has_timers,
             ranges: range.choices(&address, tab.word()),
-            history: part(parts.history).map(|history| Histories::new(range, &history, &clock)),
+            history: part(parts.history).map(|history| Histories::new(&history, &clock)),
             range,
             nodes: part(parts.nodes),
             schedules: part(parts.schedules),
