@@ -136,11 +136,15 @@ pub(super) async fn read(
         nodes.as_ref().err(),
         schedules.as_ref().err(),
     ];
-    let mut failed = failed.into_iter().flatten();
+    let unreachable = failed
+        .into_iter()
+        .flatten()
+        .find(|failure| is_unreachable(failure));
+    let reason = unreachable.map(away);
     Ok(Parts {
         tab,
         range,
-        away: failed.find(|failure| is_unreachable(failure)).map(away),
+        away: reason,
         now_ms,
         hour: match (hour, &history) {
             (Some(hour), _) => hour,
