@@ -18,7 +18,7 @@ use crate::dashboard::page::Page;
 use crate::dashboard::show;
 use crate::dashboard::show::Markup;
 use crate::dashboard::views::answer::{Answer, again, render, see};
-use crate::dashboard::views::dead::died::Died;
+use crate::dashboard::views::dead::died::DeathTimes;
 use crate::dashboard::views::each;
 use crate::edge::problem::{Code, Problem};
 use crate::wire::operations::OperationReport;
@@ -51,7 +51,7 @@ struct DeadPage {
     read: u64,
     more: bool,
     /// The times of death that the page selects.
-    died: Died,
+    died: DeathTimes,
     /// The groups that died by crashes, and the groups that died by failures.
     kinds: [(&'static str, Vec<Row>); 2],
     /// The group that the form requeues; `None` requeues all dead messages.
@@ -124,17 +124,17 @@ async fn dead(mut page: Page) -> Answer {
     // First reads the time: the actions skip messages that die later.
     let now: Dues = page.api.get(&format!("{queue}/dues?count=1")).await?;
     page.clock = page.clock.at(now.now_ms);
-    match Died::of(&page, now.now_ms) {
+    match DeathTimes::of(&page, now.now_ms) {
         Ok(died) => list(page, died).await,
         Err(problem) => {
             let page = page.without(problem)?;
-            let died = Died::of(&page, now.now_ms)?;
+            let died = DeathTimes::of(&page, now.now_ms)?;
             again(list(page, died).await)
         }
     }
 }
 
-async fn list(page: Page, died: Died) -> Answer {
+async fn list(page: Page, died: DeathTimes) -> Answer {
     let name = page.queue_name()?;
     let segment = segment(name);
     let queue = format!("/v1/queues/{segment}");

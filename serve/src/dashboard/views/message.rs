@@ -8,13 +8,14 @@ use std::time::Instant;
 
 use askama::Template;
 use axum::Router;
+use axum::extract::State;
 use axum::routing::get;
 
-use crate::dashboard::form::Fields;
+use crate::dashboard::form::{Fields, Form};
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Payload};
-use crate::dashboard::views::answer::{Answer, render};
+use crate::dashboard::views::answer::{Answer, again, render};
 use crate::dashboard::views::each;
 use crate::dashboard::views::message::commands::Action;
 use crate::dashboard::views::message::ended::Moment;
@@ -45,7 +46,14 @@ struct MessageView {
 pub(super) use commands::quoted as shell_word;
 
 pub(super) fn routes() -> Router<Shared> {
-    Router::new().route("/queues/{queue}/messages/{id}", get(message).post(act::act))
+    Router::new().route("/queues/{queue}/messages/{id}", get(message).post(act))
+}
+
+async fn act(State(app): State<Shared>, page: Page, id: MessageId, form: Form) -> Answer {
+    match act::change(&app, &page, &id, &form).await {
+        Err(failure) => again(message(page.refused(&form, failure)?, id).await),
+        done => done,
+    }
 }
 
 async fn message(page: Page, id: MessageId) -> Answer {

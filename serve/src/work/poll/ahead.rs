@@ -1,9 +1,8 @@
 //! How many messages and ticks of schedules a queue has in each slot of the next week.
 
+use dueq::inspect::PartialRead;
 use dueq::schedules::ScheduleInfo;
 use dueq::{Error, Queue};
-
-use crate::work::poll::details::whole;
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
@@ -82,6 +81,12 @@ impl Due {
         let hour = slots.take_while(|slot| slot.from_ms < begin + HOUR_MS);
         hour.map(|slot| slot.messages + slot.ticks).collect()
     }
+}
+
+/// The value, if every partition was read. Without some partitions it would look complete.
+pub(super) fn whole<T>(reached: PartialRead<T>) -> Result<T, Error> {
+    let first = reached.unread.into_iter().next();
+    first.map_or(Ok(reached.value), |unread| Err(unread.error))
 }
 
 /// Now, and the bounds between the slots, up to the end of the week.

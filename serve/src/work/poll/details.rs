@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dueq::inspect::{HistoryPoint, HistoryResolution, NodeInfo, PartialRead};
+use dueq::inspect::{HistoryResolution, NodeInfo};
 use dueq::{Client, Error};
 
-use crate::work::poll::ahead::Due;
-use crate::work::poll::lately::Lately;
+use crate::work::poll::ahead::{Due, whole};
+use crate::work::poll::lately::{Lately, ended_in};
 use crate::work::poll::parts::Part;
 
 /// The greatest age of a value that is shown. The task reads a value again after an eighth of that, or
@@ -109,22 +109,4 @@ pub(super) async fn read(
         }
         Part::Nodes => Value::Nodes(whole(queue.nodes_reached().await?)?),
     })
-}
-
-/// The value, if every partition was read. Without some partitions it would look complete.
-pub(super) fn whole<T>(reached: PartialRead<T>) -> Result<T, Error> {
-    let first = reached.unread.into_iter().next();
-    first.map_or(Ok(reached.value), |unread| Err(unread.error))
-}
-
-/// The least number of messages that left the queue or died. An expired message has died, and then
-/// counts as dead too, or was dropped.
-pub(crate) fn ended(acked: u64, cancelled: u64, died: u64, expired: u64) -> u64 {
-    acked
-        .saturating_add(cancelled)
-        .saturating_add(died.max(expired))
-}
-
-pub(super) fn ended_in(point: &HistoryPoint) -> u64 {
-    ended(point.acked, point.cancelled, point.died, point.expired)
 }

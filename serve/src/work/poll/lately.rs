@@ -2,8 +2,6 @@
 
 use dueq::inspect::{HistoryPoint, HistoryResolution, QueueHistory};
 
-use crate::work::poll::details::ended_in;
-
 /// The time of the trouble that the list of queues shows and sorts by.
 const RECENT_MS: u64 = 600_000;
 
@@ -74,4 +72,16 @@ impl Minute {
             p99_us: point.lateness.quantile_us(0.99),
         }
     }
+}
+
+/// The least number of messages that left the queue or died. An expired message has died, and then
+/// counts as dead too, or was dropped.
+pub(crate) fn ended(acked: u64, cancelled: u64, died: u64, expired: u64) -> u64 {
+    acked
+        .saturating_add(cancelled)
+        .saturating_add(died.max(expired))
+}
+
+pub(super) fn ended_in(point: &HistoryPoint) -> u64 {
+    ended(point.acked, point.cancelled, point.died, point.expired)
 }

@@ -25,10 +25,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub(crate) use ahead::{Due, DueSlot};
-pub(crate) use details::{Known, ended};
+pub(crate) use details::Known;
 #[cfg(test)]
 pub(crate) use lately::Minute;
-pub(crate) use lately::{Lately, Recent};
+pub(crate) use lately::{Lately, Recent, ended};
 pub(crate) use parts::View;
 pub(crate) use snapshot::{Entry, Rates, Snapshot};
 

@@ -5,7 +5,7 @@ use crate::dashboard::views::messages::moment;
 use crate::edge::problem::Problem;
 
 /// The times of death that a page selects. What dies after the page was made is never among them.
-pub(super) struct Died {
+pub(super) struct DeathTimes {
     pub(super) after_ms: Option<u64>,
     pub(super) before_ms: u64,
     /// What was typed for the two times; empty for none.
@@ -15,7 +15,7 @@ pub(super) struct Died {
     pub(super) before: String,
 }
 
-impl Died {
+impl DeathTimes {
     pub(super) fn of(page: &Page, now_ms: u64) -> Result<Self, Problem> {
         let typed = ["from", "until"].map(|name| page.param(name).unwrap_or_default().trim());
         let bound = |name, typed: &str| match typed {

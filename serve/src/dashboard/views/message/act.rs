@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use axum::extract::State;
 use axum::http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -12,13 +11,12 @@ use crate::dashboard::form::Form;
 use crate::dashboard::frame::segment;
 use crate::dashboard::page::Page;
 use crate::dashboard::undo::Cancelled;
-use crate::dashboard::views::answer::{Answer, again, see};
-use crate::dashboard::views::message::message;
+use crate::dashboard::views::answer::{Answer, see};
 use crate::dashboard::views::messages;
 use crate::edge::path::MessageId;
 use crate::edge::problem::{Code, Problem};
 use crate::edge::shown::moment;
-use crate::work::{App, Shared};
+use crate::work::App;
 
 /// The response of `/v1` to a change.
 #[derive(Deserialize)]
@@ -27,19 +25,7 @@ struct Changed {
     undo_ms: Option<u64>,
 }
 
-pub(super) async fn act(
-    State(app): State<Shared>,
-    page: Page,
-    id: MessageId,
-    form: Form,
-) -> Answer {
-    match change(&app, &page, &id, &form).await {
-        Err(failure) => again(message(page.refused(&form, failure)?, id).await),
-        done => done,
-    }
-}
-
-async fn change(app: &App, page: &Page, id: &MessageId, form: &Form) -> Answer {
+pub(super) async fn change(app: &App, page: &Page, id: &MessageId, form: &Form) -> Answer {
     let id_segment = dueq_input::id_path(id.as_bytes());
     let own = format!(
         "/queues/{}/messages/{id_segment}",

@@ -8,8 +8,8 @@ use crate::dashboard::api::Failure;
 use crate::dashboard::form::Form;
 use crate::dashboard::frame::segment;
 use crate::dashboard::page::Page;
-use crate::dashboard::views::answer::{Answer, again, see};
-use crate::dashboard::views::queue::{limits, queue};
+use crate::dashboard::views::answer::{Answer, see};
+use crate::dashboard::views::queue::limits;
 use crate::edge::problem::{Code, Problem};
 use crate::wire::schedules::Schedule;
 
@@ -17,14 +17,7 @@ use crate::wire::schedules::Schedule;
 /// first.
 static TRIGGER: Mutex<()> = Mutex::const_new(());
 
-pub(super) async fn act(page: Page, form: Form) -> Answer {
-    match change(&page, &form).await {
-        Err(failure) => again(queue(page.refused(&form, failure)?).await),
-        done => done,
-    }
-}
-
-async fn change(page: &Page, form: &Form) -> Answer {
+pub(super) async fn change(page: &Page, form: &Form) -> Answer {
     let segment = segment(page.queue_name()?);
     let queue = format!("/v1/queues/{segment}");
     let pause = format!("{queue}/pause");

@@ -12,11 +12,11 @@ use axum::Router;
 use axum::routing::get;
 
 use crate::dashboard::api::Failure;
-use crate::dashboard::form::Fields;
+use crate::dashboard::form::{Fields, Form};
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Clock, Markup};
-use crate::dashboard::views::answer::{Answer, render};
+use crate::dashboard::views::answer::{Answer, again, render};
 use crate::wire::about::Examination;
 use crate::wire::messages::Messages;
 use crate::wire::overview::{Node, Nodes};
@@ -86,7 +86,7 @@ enum Findings {
 }
 
 pub(super) fn routes() -> Router<Shared> {
-    Router::new().route("/queues/{queue}", get(queue).post(act::act))
+    Router::new().route("/queues/{queue}", get(queue).post(act))
 }
 
 async fn queue(page: Page) -> Answer {
@@ -96,6 +96,13 @@ async fn queue(page: Page) -> Answer {
     let segment = segment(&name);
     let parts = read(&page, &segment, tab, range).await?;
     render(&QueuePage::new(page, &name, &segment, parts))
+}
+
+async fn act(page: Page, form: Form) -> Answer {
+    match act::change(&page, &form).await {
+        Err(failure) => again(queue(page.refused(&form, failure)?).await),
+        done => done,
+    }
 }
 
 impl QueuePage {

@@ -3,13 +3,19 @@
 use crate::dashboard::chart::{self, Layer, Stack};
 use crate::dashboard::frame::segment;
 use crate::dashboard::show::{self, Clock, Markup};
-use crate::dashboard::views::traffic::Tab;
 use crate::work::poll::{Due, DueSlot};
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
 /// The most queues with a layer of their own; one layer is of all others.
 const MAX_LAYERS: usize = 5;
+
+/// A tab of the chart.
+pub(super) struct ReachTab {
+    pub(super) name: &'static str,
+    pub(super) word: &'static str,
+    pub(super) is_current: bool,
+}
 
 /// How far ahead the bars reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,10 +58,10 @@ impl Reach {
         }
     }
 
-    pub(super) fn tabs(current: Self) -> Vec<Tab> {
+    pub(super) fn tabs(current: Self) -> Vec<ReachTab> {
         let names = ["Hour", "Day", "Week"];
         let tabs = Self::ALL.into_iter().zip(names);
-        tabs.map(|(reach, name)| Tab {
+        tabs.map(|(reach, name)| ReachTab {
             name,
             word: reach.word(),
             is_current: reach == current,

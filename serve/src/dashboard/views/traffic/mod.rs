@@ -19,7 +19,7 @@ use crate::wire::queues::Listed;
 use crate::work::Shared;
 use crate::work::poll::{Rates, View};
 
-use ahead::{Ahead, Reach};
+use ahead::{Ahead, Reach, ReachTab};
 use past::Past;
 
 /// The most queues on the page: the poller keeps the details of so many.
@@ -37,13 +37,6 @@ struct Now {
     overdue_ms: u64,
 }
 
-/// A tab of the chart of what falls due.
-struct Tab {
-    name: &'static str,
-    word: &'static str,
-    is_current: bool,
-}
-
 #[derive(Template)]
 #[template(path = "traffic.html")]
 struct TrafficPage {
@@ -53,7 +46,7 @@ struct TrafficPage {
     read: usize,
     now: Now,
     rates: Option<Rates>,
-    tabs: Vec<Tab>,
+    tabs: Vec<ReachTab>,
     ahead: Markup,
     ticks: u64,
     past: Past,

@@ -20,7 +20,7 @@ pub(super) struct Past {
 }
 
 #[derive(Default, Clone)]
-struct Minute {
+struct MinuteOfAll {
     counts: [u64; 4],
     delivered: u64,
     p99_us: Option<u64>,
@@ -29,7 +29,7 @@ struct Minute {
 impl Past {
     pub(super) fn new(all: &[(&str, &Lately)], clock: &Clock) -> Self {
         let first = (clock.now_ms() / MINUTE_MS + 1).saturating_sub(MINUTES) * MINUTE_MS;
-        let mut minutes: BTreeMap<u64, Minute> = BTreeMap::new();
+        let mut minutes: BTreeMap<u64, MinuteOfAll> = BTreeMap::new();
         for (_, lately) in all {
             for minute in lately
                 .minutes
@@ -108,7 +108,7 @@ mod tests {
     use crate::work::poll::Minute;
 
     #[test]
-    fn minutes_of_all_queues_are_added_up_and_the_latest_one_is_named() {
+    fn minutes_of_all_queues_are_added_up() {
         let now = 1_796_300_400_000;
         let lately = |p99_ms: u64, pushed| {
             let mut lately = Lately::default();
