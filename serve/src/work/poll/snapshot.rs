@@ -225,6 +225,20 @@ fn ms(time: Duration) -> u64 {
 }
 
 #[cfg(test)]
+impl Snapshot {
+    /// A snapshot with one queue, for tests.
+    pub(crate) fn with_queue(name: &str, answered: Instant, asked: Instant, is_away: bool) -> Self {
+        let entry = Arc::new(Entry::default().next(QueueStats::default(), asked));
+        Self {
+            queues: BTreeMap::from([(name.into(), entry)]),
+            answered: Some(answered),
+            failure: is_away.then(|| "away".into()),
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -244,19 +258,5 @@ mod tests {
         assert_eq!(rate_after(24, 204), Some(0.0));
         assert_eq!(rate_after(26, 10), Some(0.0), "the queue was created again");
         assert_eq!(rate_after(1_000, 50_000), None, "a pause is no present");
-    }
-}
-
-#[cfg(test)]
-impl Snapshot {
-    /// A snapshot with one queue, for tests.
-    pub(crate) fn with_queue(name: &str, answered: Instant, asked: Instant, is_away: bool) -> Self {
-        let entry = Arc::new(Entry::default().next(QueueStats::default(), asked));
-        Self {
-            queues: BTreeMap::from([(name.into(), entry)]),
-            answered: Some(answered),
-            failure: is_away.then(|| "away".into()),
-            ..Self::default()
-        }
     }
 }
