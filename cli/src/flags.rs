@@ -17,8 +17,8 @@ pub(crate) struct WhenFlags {
     /// Due this long from now: 48h, 1500ms, '1h 30m'
     #[arg(long, value_name = "TIME", value_parser = time::delay, allow_hyphen_values = true)]
     delay: Option<Duration>,
-    /// Due at this moment: now, 2026-12-01T20:00:00+08:00, Unix milliseconds; or with --tz
-    /// '2026-12-01 20:00', 'today 20:00', 'tomorrow 20:00'
+    /// Due at this moment: now, 'in 10m', 2026-12-01T20:00:00+08:00, Unix milliseconds; or with --tz
+    /// '2026-12-01 20:00', 'today 20:00', 'tomorrow 9:00'
     #[arg(long, value_name = "MOMENT", conflicts_with = "delay")]
     at: Option<String>,
     /// Due at the next opening of these hours in --tz, if the due time is outside them: 'Mon-Fri
@@ -175,4 +175,17 @@ pub(crate) fn moment_ms(text: &str, zone: Option<&TimeZone>) -> Result<u64, Usag
     let moment = time::moment(text, zone, Timestamp::now(), Wording::Flags).map_err(Usage::from)?;
     let since_epoch = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// The first moment that `--after` or `--since` selects, in Unix milliseconds.
+pub(crate) fn first_ms(
+    after: Option<&str>,
+    since: Option<Duration>,
+    zone: Option<&TimeZone>,
+) -> Result<Option<u64>, Usage> {
+    match (after, since) {
+        (Some(after), _) => moment_ms(after, zone).map(Some),
+        (None, Some(since)) => moment_ms(&format!("{}ms ago", since.as_millis()), None).map(Some),
+        (None, None) => Ok(None),
+    }
 }

@@ -19,7 +19,8 @@ pub struct Rate {
     pub window: Duration,
 }
 
-/// Reads a rate: a number of starts, a slash, and a rate window such as `10s`, or its unit alone.
+/// Reads a rate: a number of starts, a slash or `per`, and a rate window such as `10s`, or its unit
+/// alone.
 ///
 /// # Errors
 /// If the text is no rate, or is out of the range.
@@ -27,16 +28,18 @@ pub struct Rate {
 /// ```
 /// let rate = dueq_input::rate("100/min")?;
 /// assert_eq!((rate.starts, rate.window.as_secs()), (100, 60));
+/// assert_eq!(dueq_input::rate("100 per minute")?, rate);
 /// # Ok::<(), dueq_input::Error>(())
 /// ```
 pub fn rate(text: &str) -> Result<Rate, Error> {
     let wrong = || {
         Error::new(format!(
-            "{} is no rate: write 1 to {MAX_STARTS} starts and a window of 1ms to 30d, such as 500/s, 100/min or 50/10s",
+            "{} is no rate: write 1 to {MAX_STARTS} starts and a window of 1ms to 30d, such as 500/s, 100 per minute or 50/10s",
             quoted(text)
         ))
     };
-    let (starts, window) = text.split_once('/').ok_or_else(wrong)?;
+    let parts = text.split_once('/').or_else(|| text.split_once(" per "));
+    let (starts, window) = parts.ok_or_else(wrong)?;
     let (starts, window) = (starts.trim(), window.trim());
     if starts.is_empty() || !starts.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(wrong());
@@ -67,6 +70,9 @@ mod tests {
             ("1000000/30d", 1_000_000, 2_592_000_000),
             ("1/1ms", 1, 1),
             ("2/PT1S", 2, 1_000),
+            ("5 per second", 5, 1_000),
+            ("5 per 10 s", 5, 10_000),
+            ("300 per hour", 300, 3_600_000),
         ] {
             let window = Duration::from_millis(ms);
             assert_eq!(rate(text), Ok(Rate { starts, window }), "{text}");
@@ -92,6 +98,8 @@ mod tests {
             "k/s",
             "5/1s/5",
             "5/fortnight",
+            "5 per",
+            "5 per second per second",
             "99999999999999999999999/s",
         ] {
             let error = rate(text).expect_err(text);

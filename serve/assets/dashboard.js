@@ -93,25 +93,36 @@ const liveParts = (root) => all("[data-live]", root).filter((part) => !part.pare
 const show = (fresh) => {
   showTimes(fresh);
   addSelectAll(fresh);
+  addChartKeys(fresh);
   const selection = getSelection(), focused = document.activeElement;
   for (const part of liveParts(document)) if (!byId(part.id, fresh)) part.remove();
   let last;
   for (const part of liveParts(fresh)) {
     const here = byId(part.id);
+    // A form with a mistake stays as it was typed.
+    if (here?.querySelector(".mistake")) continue;
     if (here && (selection.isCollapsed || !selection.containsNode(here, true))) change(here, part);
-    else if (!here && last) last.after(document.adoptNode(part));
-    else if (!here) byId("main").prepend(document.adoptNode(part));
+    else if (!here) (!last?.closest("main") && part.closest("main") ? document.querySelector("h1") : last).after(document.adoptNode(part));
     last = here || part;
   }
   if (focused && !focused.isConnected) byId("main").focus({ preventScroll: true });
 };
 
-// A red line while the page cannot be refreshed.
+// A red line while the page cannot be refreshed. The last picture stays, greyed, with its age.
+const showAge = () => {
+  const age = byId("lost-age");
+  if (age) age.textContent = ` What you see is ${duration(Math.floor((now() - readAt) / SECOND))} old.`;
+};
 const say = (reason) => {
   const line = byId("lost");
-  if (line?.textContent === reason) return;
+  byId("main").classList.toggle("old", !!reason);
+  if (line?.firstChild.textContent === reason) return;
   line?.remove();
-  if (reason) byId("main").before(make("p", { class: "alert", id: "lost", role: "alert" }, reason));
+  if (!reason) return;
+  // The age is no part of the alert: a screen reader would read it each second.
+  const text = make("span", { role: "alert" }, reason), age = make("span", { id: "lost-age", "aria-hidden": "true" });
+  byId("main").before(make("p", { class: "alert", id: "lost" }, text, age));
+  showAge();
 };
 
 // The page asks for itself again after an event or a while, if its own part changes: a search of all
@@ -135,8 +146,10 @@ const refresh = () => {
     else if (!request.status) say("The server cannot be reached: this page is not current.");
     else if (!isPage) say(`This page is not current: ${fresh?.querySelector("main p")?.textContent || request.status}`);
     else if (new URL(request.responseURL).pathname !== location.pathname) say("You are logged out: load the page again.");
-    else if (isProblem) location.replace(location.href);
+    else if (isProblem || byId("none") && !byId("none", fresh)) location.replace(location.href);
+    else if ("away" in fresh.body.dataset && !("away" in body.dataset)) say(byId("redis", fresh).textContent);
     else {
+      if (!("away" in fresh.body.dataset)) delete body.dataset.away;
       failures = 0;
       serverMs = Number(fresh.body.dataset.nowMs);
       readAt = headAt;
@@ -271,6 +284,24 @@ document.onsubmit = (event) => {
   setTimeout(enable, QUIET); // the answer was a download, and the page stays
 };
 
+// The values of a chart: of the slot under the pointer, or chosen by arrow keys while the chart has the focus.
+const slotsOf = (chart) => all(".slot", chart);
+const read = (slot) => {
+  if (!slot) return;
+  const figure = slot.closest("figure");
+  for (const other of all(".at", figure)) other.classList.remove("at");
+  slot.classList.add("at");
+  figure.dataset.at = slotsOf(figure).indexOf(slot);
+  figure.querySelector(".readout").textContent = slot.querySelector("title").textContent;
+};
+const addChartKeys = (root) => { for (const chart of all("svg.area[role=img]", root)) chart.setAttribute("tabindex", "0"); };
+document.onpointerover = ({ target }) => read(target.closest(".slot"));
+const toSlot = (chart, step) => {
+  const slots = slotsOf(chart), last = slots.length - 1, { at = last } = chart.closest("figure").dataset;
+  read(slots[Math.min(Math.max(Number(at) + step, 0), last)]);
+};
+document.addEventListener("focusin", ({ target }) => target.matches("svg.area") ? toSlot(target, 0) : read(target.closest(".slot")));
+
 // The browser's zone, offered beside the field.
 const zone = byId("zone"), own = Intl.DateTimeFormat().resolvedOptions().timeZone;
 if (zone && own && own !== zone.value) {
@@ -322,6 +353,11 @@ const ACTS = {
 document.onkeydown = (event) => {
   if (isOff || dialog?.open || event.ctrlKey || event.altKey || event.metaKey || event.isComposing) return;
   if (event.target.matches("input:not([type=checkbox], [type=radio]), select, textarea")) return;
+  const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (step && event.target.matches("svg.area")) {
+    event.preventDefault();
+    return toSlot(event.target, step);
+  }
   const isSecond = now() - goAt < 1.5 * SECOND, pressed = event.key;
   goAt = -Infinity;
   const page = isSecond && links.find((link) => letter(link) === pressed);
@@ -339,6 +375,7 @@ let timer = 0;
 const tick = () => {
   ticks += 1;
   showTimes(document);
+  showAge();
   if (release) lead();
   else if (channel && ticks % 16 === 1) tell({ kind: "want", tab: me, queues: wanted() });
   suggest();
@@ -367,3 +404,4 @@ window.onpageshow = ({ persisted }) => {
   start();
 };
 addSelectAll(document);
+addChartKeys(document);

@@ -10,7 +10,7 @@ const DOUBLED: &str = "
     Action Answer Answered Asked Audit Batch Bulk Call Cancel Change Changed Check Claim Clock
     Command Conflict Counted Counts Declared Defaults Doctor Done Due EndLease Ended Entry Error
     Event Extend Extended Failed Failure Fate Fields Figures Finding Fires FollowUps Frame Gate
-    Grant Group History Id Inner Item Items Kept Key Keys Kind Known Last Lately Line Lines List
+    Grant Group History Id Inner Item Items Kept Key Keys Kind Known Last Line Lines List
     Lists Location Log Ls Master Member Message Meters Named Next Node Nodes Open Options Order
     Outcome OwnRuntime Pace Page Part Partition Partitions Parts Patience Pause Pending Phase
     Place Plan Prefix Push Queue QueueLimits Queues Range Rate Read Reader Release Reply

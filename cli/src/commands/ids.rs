@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use dueq::inspect::LeaseInfo;
@@ -123,14 +124,16 @@ such message). Exit code 0 if all were requeued, else 1.
 Examples:
   dueq requeue orders order:42
   dueq requeue orders --all
+  dueq requeue orders --since 10m
   dueq requeue orders --before 2026-12-01T20:00:00Z
   dueq requeue orders --after '2026-12-01 20:00' --before '2026-12-01 20:10' --tz Asia/Shanghai")]
 #[command(group(ArgGroup::new("died").args(["before", "after"]).multiple(true)))]
+#[command(group(ArgGroup::new("first").args(["after", "since"])))]
 pub(crate) struct Requeue {
     /// The queue
     queue: String,
-    /// The ids, unless --all, --before or --after
-    #[arg(required_unless_present_any = ["all", "before", "after"], value_name = "ID")]
+    /// The ids, unless --all, --before, --after or --since
+    #[arg(required_unless_present_any = ["all", "before", "first"], value_name = "ID")]
     ids: Vec<OsString>,
     /// Requeue all messages that are dead now, the oldest first
     #[arg(long, conflicts_with = "ids")]
@@ -141,6 +144,9 @@ pub(crate) struct Requeue {
     /// Requeue all messages that died at this moment or later, the oldest first
     #[arg(long, value_name = "MOMENT", conflicts_with_all = ["ids", "all"])]
     after: Option<String>,
+    /// Requeue all messages that died at most this long ago, the oldest first: 10m
+    #[arg(long, value_name = "DURATION", value_parser = time::period, conflicts_with_all = ["ids", "all"])]
+    since: Option<Duration>,
     /// The time zone of a moment without one: Asia/Shanghai
     #[arg(long, value_name = "ZONE", value_parser = time::zone, requires = "died")]
     tz: Option<TimeZone>,
@@ -150,7 +156,7 @@ impl Requeue {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let ms = |text: &String| flags::moment_ms(text, self.tz.as_ref());
         let before_ms = self.before.as_ref().map(ms).transpose()?;
-        let after_ms = self.after.as_ref().map(ms).transpose()?;
+        let after_ms = flags::first_ms(self.after.as_deref(), self.since, self.tz.as_ref())?;
         let (client, queue) = common.client_and_queue(&self.queue).await?;
         let (mut outcome, mut absent) = (Outcome::Done, false);
         if self.all || before_ms.or(after_ms).is_some() {

@@ -129,8 +129,10 @@ code is 1.
 
 Examples:
   dueq purge orders --state dead --yes
+  dueq purge orders --state dead --since 10m --yes
   dueq purge orders --state dead --before 2026-11-01T00:00:00Z --yes")]
 #[command(group(ArgGroup::new("times").args(["before", "after"]).multiple(true)))]
+#[command(group(ArgGroup::new("first").args(["after", "since"])))]
 pub(crate) struct Purge {
     /// The queue
     queue: String,
@@ -144,6 +146,9 @@ pub(crate) struct Purge {
     /// Only dead messages that died at this moment or later
     #[arg(long, value_name = "MOMENT")]
     after: Option<String>,
+    /// Only dead messages that died at most this long ago: 10m
+    #[arg(long, value_name = "DURATION", value_parser = time::period)]
+    since: Option<Duration>,
     /// The time zone of a moment without one: Asia/Shanghai
     #[arg(long, value_name = "ZONE", value_parser = time::zone, requires = "times")]
     tz: Option<TimeZone>,
@@ -156,7 +161,7 @@ impl Purge {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let ms = |text: &String| flags::moment_ms(text, self.tz.as_ref());
         let before_ms = self.before.as_ref().map(ms).transpose()?;
-        let after_ms = self.after.as_ref().map(ms).transpose()?;
+        let after_ms = flags::first_ms(self.after.as_deref(), self.since, self.tz.as_ref())?;
         let queue = common.existing_queue(&self.queue).await?;
         let state = match self.state {
             Purgeable::Scheduled => MessageState::Scheduled,
@@ -174,7 +179,7 @@ impl Purge {
             let which = match (after_ms, before_ms) {
                 (None, None) => "them",
                 (None, Some(_)) => "those that --before selects",
-                (Some(_), _) => "those that --after and --before select",
+                (Some(_), _) => "those that --after or --since and --before select",
             };
             anyhow::bail!(
                 "nothing was removed: {name} has {count} {state} messages; add --yes to remove {which} for ever"

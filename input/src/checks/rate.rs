@@ -17,7 +17,8 @@ pub fn rate(bytes: &[u8]) {
             assert!((1..=1_000_000).contains(&rate.starts), "{text:?}");
             assert!(rate.window <= Duration::from_secs(2_592_000), "{text:?}");
             assert!(rate.window > Duration::ZERO, "{text:?}");
-            let (starts, window) = text.split_once('/').expect("two parts");
+            let parts = text.split_once('/').or_else(|| text.split_once(" per "));
+            let (starts, window) = parts.expect("two parts");
             assert_eq!(starts.trim().parse(), Ok(rate.starts), "{text:?}");
             let window = window.trim();
             // A window may be a unit without a number.

@@ -94,18 +94,31 @@ pub fn moment(bytes: &[u8]) {
                 assert_eq!(at, now);
                 return;
             }
+            let apart = [text.strip_suffix(" ago"), text.strip_prefix("in ")];
+            if let Some(length) = apart.into_iter().flatten().next() {
+                let apart = at.duration_since(now).unsigned_abs();
+                assert_eq!(time::delay(length.trim()), Ok(apart), "{text:?}");
+                assert_eq!(at < now, text.ends_with(" ago") && !apart.is_zero());
+                return;
+            }
             if let Some((day, clock)) = text
                 .split_once(' ')
-                .filter(|(day, _)| matches!(*day, "today" | "tomorrow"))
+                .filter(|(day, _)| matches!(*day, "yesterday" | "today" | "tomorrow"))
             {
                 let zone = zone.expect("a day without a date needs a zone");
                 let today = now.to_zoned(zone.clone()).date();
-                let date = if day == "today" {
-                    today
-                } else {
-                    today.tomorrow().expect("a day")
+                let date = match day {
+                    "yesterday" => today.yesterday().expect("a day"),
+                    "today" => today,
+                    _ => today.tomorrow().expect("a day"),
                 };
-                let time = clock.trim().parse().expect("a time of day");
+                let clock = clock.trim();
+                let is_short = clock
+                    .find(|c: char| !c.is_ascii_digit())
+                    .unwrap_or(clock.len())
+                    == 1;
+                let clock = format!("{}{clock}", if is_short { "0" } else { "" });
+                let time = clock.parse().expect("a time of day");
                 check_shown_once(at, &zone, date.to_datetime(time));
                 return;
             }

@@ -13,6 +13,7 @@ use crate::work::App;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Here {
     Queues,
+    Traffic,
     Queue,
     Messages,
     Dead,
@@ -202,6 +203,11 @@ impl Frame {
         let sentence = word.and_then(|word| DONE.iter().find(|(known, _)| *known == word));
         self.done = sentence.map(|(_, sentence)| *sentence);
         self
+    }
+
+    /// Whether Redis does not answer: what the page shows is old, or missing.
+    pub(super) fn is_away(&self) -> bool {
+        self.redis.is_some()
     }
 
     pub(super) fn is(&self, here: Here) -> bool {

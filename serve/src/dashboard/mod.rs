@@ -9,6 +9,7 @@ mod api;
 mod assets;
 mod chart;
 mod findings;
+mod form;
 mod frame;
 mod page;
 pub(crate) mod problems;

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
-use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, OriginalUri, Request};
+use axum::extract::{ConnectInfo, FromRequestParts, OriginalUri};
 use axum::http::request::Parts;
 
-use crate::dashboard::api::{Api, Routes};
+use crate::dashboard::api::{Api, Failure, Routes};
 use crate::dashboard::findings;
+use crate::dashboard::form::{Fields, Form};
 use crate::dashboard::frame::{Caller, Frame, Here, Preferences};
 use crate::dashboard::show::{Clock, Zone};
 use crate::dashboard::undo::Undo;
 use crate::edge::auth::{Principal, Right};
-use crate::edge::body::{media_type, whole};
 use crate::edge::path::QueueName;
 use crate::edge::problem::{Code, Problem};
 use crate::wire::about::Finding;
@@ -33,6 +33,8 @@ pub(super) struct Page {
     pub(super) queue: Option<QueueName>,
     /// Formats times.
     pub(super) clock: Clock,
+    /// What the fields of the page's forms show.
+    pub(super) fields: Fields,
     /// Path and parameters, below the base path.
     address: String,
     params: Vec<(String, String)>,
@@ -80,6 +82,7 @@ impl FromRequestParts<Shared> for Page {
             base: base(parts),
             queue: crate::edge::path::queue_in(parts)?,
             clock: Clock::now(zone),
+            fields: Fields::default(),
             address: parts
                 .uri
                 .path_and_query()
@@ -139,6 +142,23 @@ impl Page {
         name.ok_or_else(|| Problem::new(Code::Internal, "the page has no queue in its path"))
     }
 
+    /// The page that shows a refused form again. If no field of the form is the reason, the failure.
+    pub(super) fn refused(mut self, form: &Form, failure: Failure) -> Result<Self, Failure> {
+        let refused = Fields::refused(form.pairs(), &failure);
+        self.fields = refused.ok_or(failure)?;
+        Ok(self)
+    }
+
+    /// Like [`Page::refused`], for a form that is in the address. The page goes on without the
+    /// parameter that has the mistake.
+    pub(super) fn without(mut self, problem: Problem) -> Result<Self, Failure> {
+        let failure = Failure::from(problem);
+        let fields = Fields::refused(&self.params, &failure).ok_or(failure)?;
+        self.params.retain(|(name, _)| !fields.has_mistake(name));
+        self.fields = fields;
+        Ok(self)
+    }
+
     pub(super) fn caller(&self) -> &Caller {
         &self.caller
     }
@@ -159,44 +179,5 @@ impl Page {
         .with_redis(self.redis.clone())
         .with_findings(&self.findings)
         .did(self.param("did"))
-    }
-}
-
-/// The most bytes of a form: a thousand ids of the greatest length fit.
-const MAX_BYTES: usize = 512 << 10;
-
-/// A form as browsers send it: `application/x-www-form-urlencoded`, of at most `MAX` bytes.
-pub(super) struct Form<const MAX: usize = MAX_BYTES>(Vec<(String, String)>);
-
-impl<const MAX: usize> Form<MAX> {
-    /// The first value of this field.
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
-        self.all(name).next()
-    }
-
-    /// The value of this field, unless it is empty.
-    pub(super) fn filled(&self, name: &str) -> Option<&str> {
-        self.get(name).filter(|value| !value.trim().is_empty())
-    }
-
-    /// All values of this field: of boxes that are ticked, for example.
-    pub(super) fn all<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> {
-        let named = self.0.iter().filter(move |(field, _)| field == name);
-        named.map(|(_, value)| value.as_str())
-    }
-}
-
-impl<const MAX: usize> FromRequest<Shared> for Form<MAX> {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
-        let (parts, body) = request.into_parts();
-        if media_type(&parts.headers).as_deref() != Some("application/x-www-form-urlencoded") {
-            let detail = "the body is no form: send application/x-www-form-urlencoded";
-            return Err(Problem::new(Code::UnsupportedMediaType, detail));
-        }
-        let body = whole(&app.edge.bodies, &parts.headers, body, MAX).await?;
-        let pairs = form_urlencoded::parse(&body.bytes);
-        Ok(Self(pairs.into_owned().collect()))
     }
 }

@@ -24,9 +24,31 @@ const MAX_MESSAGES: usize = 1_000;
 /// How many reads of a message are made at most, if it changes between two reads.
 const MAX_READS: usize = 3;
 
+/// For how long the page of a message says that its cancel was undone.
+const NOTED: Duration = Duration::from_secs(3_600);
+
 /// The cancelled messages of this instance, the oldest first.
 #[derive(Default)]
-pub(crate) struct Undo(Mutex<VecDeque<Entry>>);
+pub(crate) struct Undo {
+    kept: Mutex<VecDeque<Entry>>,
+    undone: Mutex<VecDeque<Note>>,
+}
+
+/// A cancel that was undone.
+struct Note {
+    queue: String,
+    id: Vec<u8>,
+    until: Instant,
+    undone: Undone,
+}
+
+/// Who cancelled a message, when, and when that was undone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::dashboard) struct Undone {
+    pub(in crate::dashboard) by: String,
+    pub(in crate::dashboard) cancelled_ms: u64,
+    pub(in crate::dashboard) undone_ms: u64,
+}
 
 struct Entry {
     queue: String,
@@ -99,6 +121,42 @@ impl Undo {
         Some((Arc::clone(&entry.message), entry.undo_ms, entry.until - now))
     }
 
+    /// Notes that the cancel of the kept message was undone.
+    pub(in crate::dashboard) fn note(&self, queue: &str, id: &[u8], undone_ms: u64, now: Instant) {
+        let by = {
+            let entries = self.fresh(now);
+            let entry = entries.iter().find(|entry| entry.is_of(queue, id));
+            entry.map(|entry| (entry.by.clone(), entry.undo_ms))
+        };
+        let Some((by, cancelled_ms)) = by else { return };
+        let mut notes = self.undone.lock().unwrap_or_else(PoisonError::into_inner);
+        notes.retain(|note| note.until > now && !(note.queue == queue && note.id == id));
+        notes.truncate(MAX_MESSAGES - 1);
+        notes.push_front(Note {
+            queue: queue.to_owned(),
+            id: id.to_vec(),
+            until: now + NOTED,
+            undone: Undone {
+                by,
+                cancelled_ms,
+                undone_ms,
+            },
+        });
+    }
+
+    /// The last cancel of this id that was undone.
+    pub(in crate::dashboard) fn undone(
+        &self,
+        queue: &str,
+        id: &[u8],
+        now: Instant,
+    ) -> Option<Undone> {
+        let notes = self.undone.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fresh = notes.iter().filter(|note| note.until > now);
+        let note = fresh.find(|note| note.queue == queue && note.id == id)?;
+        Some(note.undone.clone())
+    }
+
     /// Drops the expired entries, and returns the rest.
     fn fresh(&self, now: Instant) -> MutexGuard<'_, VecDeque<Entry>> {
         let mut entries = self.locked();
@@ -107,7 +165,7 @@ impl Undo {
     }
 
     fn locked(&self) -> MutexGuard<'_, VecDeque<Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -286,6 +344,24 @@ mod tests {
         }
         assert!(get("c", b"1", later).is_none());
         assert_eq!(undo.fresh(later).len(), MAX_MESSAGES);
+    }
+
+    #[test]
+    fn undone_cancel_is_noted_for_an_hour() {
+        let (undo, begin) = (Undo::default(), Instant::now());
+        undo.note("a", b"1", 9, begin);
+        assert_eq!(undo.undone("a", b"1", begin), None, "nothing was cancelled");
+        undo.keep(("a", b"1"), ("ann", 7), message(1), begin);
+        undo.note("a", b"1", 9, begin);
+        let noted = undo.undone("a", b"1", begin + Duration::from_secs(3_599));
+        let expected = Undone {
+            by: "ann".to_owned(),
+            cancelled_ms: 7,
+            undone_ms: 9,
+        };
+        assert_eq!(noted, Some(expected));
+        assert_eq!(undo.undone("a", b"2", begin), None);
+        assert_eq!(undo.undone("a", b"1", begin + NOTED), None);
     }
 
     #[test]

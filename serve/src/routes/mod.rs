@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     /// The SHA-256 of the document without its version.
-    const DOCUMENT: &str = "82e9d61f84f879546207f0c15983faedb38e3c9db701894bba1e55ced1885d08";
+    const DOCUMENT: &str = "377f38da0b7846e3c3808be3c3aee60f666fb8c233fee5c377e562d568c8da7e";
 
     #[test]
     fn openapi_document_has_the_expected_checksum() {

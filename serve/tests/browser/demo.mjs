@@ -21,6 +21,7 @@ export const fill = async (bench, site) => {
   const dead = (await site.call("GET", "/v1/queues/mails/messages?state=dead&limit=1")).messages[0];
   return [
     ["queues", "/"],
+    ["traffic", "/traffic"],
     ["queue", "/queues/orders"],
     ["queue-overdue", "/queues/mails"],
     ["queue-paused", "/queues/paused"],
@@ -31,6 +32,7 @@ export const fill = async (bench, site) => {
     ["message-dead", `/queues/mails/messages/${dead.href.split("/").pop()}`],
     ["message-absent", "/queues/orders/messages/none"],
     ["dead", "/queues/mails/dead"],
+    ["dead-refused", "/queues/mails/dead?from=soon&until=1m+ago"],
     ["dead-none", "/queues/orders/dead"],
     ["workers", "/workers"],
     ["operations", "/operations"],

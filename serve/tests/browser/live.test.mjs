@@ -74,6 +74,41 @@ test("open_details_and_ticked_boxes_stay_when_a_list_changes", async () => {
   await context.close();
 });
 
+test("the_control_of_a_pause_follows_the_queue", async () => {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  await push("controlled");
+  await page.goto(`${site.url}/queues/controlled`);
+  await page.getByRole("button", { name: "Pause", exact: true }).waitFor();
+  await site.call("PUT", "/v1/queues/controlled/pause");
+  await page.getByRole("button", { name: "Resume" }).waitFor({ timeout: 60_000 });
+  assert.equal(await page.getByRole("button", { name: "Pause", exact: true }).count(), 0);
+  await site.call("DELETE", "/v1/queues/controlled/pause");
+  await page.getByRole("button", { name: "Pause", exact: true }).waitFor({ timeout: 60_000 });
+  assert.equal(await page.getByRole("button", { name: "Resume" }).count(), 0);
+  await context.close();
+});
+
+test("a_chart_tells_its_values_to_pointer_and_keys", async () => {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  await site.push("charted", [{ id: "charted:1", payload: "x" }]);
+  bench.work("charted", "--exec", "true");
+  await until("it is handled", async () => (await site.counts("charted")).acked === 1);
+  await page.goto(`${site.url}/queues/charted?range=hour`);
+  const figure = page.locator("figure", { has: page.locator("#flow-drawing") }), read = figure.locator(".readout");
+  await figure.locator("svg.area").focus();
+  assert.match(await read.textContent(), /UTC · pushed /);
+  const last = await read.textContent();
+  await page.keyboard.press("ArrowLeft");
+  assert.notEqual(await read.textContent(), last);
+  await page.keyboard.press("ArrowRight");
+  assert.equal((await read.textContent()).split(" ·")[0], last.split(" ·")[0]);
+  await figure.locator(".slot").nth(3).hover();
+  assert.match(await read.textContent(), / · died /);
+  await context.close();
+});
+
 test("eight_tabs_have_one_stream_and_all_are_current", async () => {
   const context = await browser.newContext();
   const queues = ["tab-0", "tab-1", "tab-2", "tab-3"];
@@ -142,8 +177,14 @@ test("redis_away_shows_a_red_line_and_the_page_recovers", async () => {
     const [queue, list] = [await context.newPage(), await context.newPage()];
     await queue.goto(`${away.url}/queues/live`);
     await list.goto(away.url);
+    const waiting = await queue.locator("#figures").textContent();
     await own.end(own.redisProcess);
-    await queue.locator("#lost, #redis").first().waitFor({ timeout: 60_000 });
+    await queue.locator("#lost").waitFor({ timeout: 60_000 });
+    // The last picture stays, greyed, with its age.
+    await queue.locator("main.old").waitFor();
+    assert.match(await queue.locator("#lost-age").textContent(), /^ What you see is .* old\.$/);
+    assert.equal(await queue.locator("main .alert").count(), 0);
+    assert.equal((await queue.locator("#figures").textContent()).replace(/\d+/g, ""), waiting.replace(/\d+/g, ""));
     await list.locator("#redis, #lost").first().waitFor({ timeout: 60_000 });
     const late = await context.newPage();
     await late.goto(`${away.url}/queues/live`);
@@ -151,6 +192,7 @@ test("redis_away_shows_a_red_line_and_the_page_recovers", async () => {
     await own.redis(own.port);
     for (const page of [queue, list]) await page.locator("#lost, #redis").first().waitFor({ state: "detached", timeout: 90_000 });
     await late.locator("#figures").waitFor({ timeout: 90_000 });
+    assert.equal(await queue.locator("main.old").count(), 0);
   } finally {
     await own.close();
   }

@@ -49,6 +49,20 @@ test("a_queue_is_paused_and_resumed", async () => {
   assert.equal((await site.counts("orders")).paused, false);
 });
 
+test("a_refused_form_keeps_what_was_typed", async () => {
+  await open("/queues/orders");
+  await page.locator("summary", { hasText: "Change the limits" }).click();
+  await page.locator("#limit-rate").fill("5 per second");
+  await page.locator("#limit-burst").fill("10");
+  await click("Set the limits");
+  assert.equal(await page.locator("#limit-rate").inputValue(), "5 per second");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "limit-burst");
+  assert.match(await page.locator("#mistake-burst").innerText(), /write 1 to 5/);
+  await page.locator("#limit-burst").fill("2");
+  await click("Set the limits");
+  assert.equal((await site.counts("orders")).rate, 5);
+});
+
 test("a_message_is_cancelled_and_brought_back", async () => {
   await open("/queues/orders/messages/order:42");
   const due = (await site.call("GET", "/v1/queues/orders/messages/order:42")).due_ms;

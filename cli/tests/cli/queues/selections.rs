@@ -101,8 +101,18 @@ fn purge_and_requeue_reach_up_to_a_moment() -> Result<()> {
         0,
         "{\"count\":1,\"outcome\":\"purged\",\"queue\":\"q\"}\n",
     )?;
+    // It died in 2026, and so long ago.
+    let requeue = ["requeue", "q", "--json", "--since"];
+    says(
+        &server,
+        &[&requeue[..], &["10m"]].concat(),
+        0,
+        &none("requeued"),
+    )?;
     for wrong in [
-        &["requeue", "q", "--before", &before, "--all"][..],
+        &["requeue", "q", "--since", "10m", "--after", &before][..],
+        &["requeue", "q", "--since", "yesterday"],
+        &["requeue", "q", "--before", &before, "--all"],
         &["requeue", "q", "--tz", "UTC", "--all"],
         &[
             "purge", "q", "--state", "ready", "--yes", "--after", &before,

@@ -10,9 +10,9 @@ use crate::dashboard::show::{Clock, Markup, number};
 const PIXELS: u64 = 160;
 /// `STEP` is the width of a bar with the gap after it, `OVERDUE` that of the two overdue bars
 /// together, `BAR` that of a bar alone.
-const STEP: u64 = 20;
+pub(super) const STEP: u64 = 20;
 const OVERDUE: u64 = 2 * STEP + 10;
-const BAR: u64 = 17;
+pub(super) const BAR: u64 = 17;
 
 /// The number of messages that are due within one slot of time.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +57,7 @@ pub(in crate::dashboard) fn due(due: &Due<'_>) -> Markup {
     Figure {
         id: "due",
         caption: due.caption,
+        is_titled: true,
         legend: summary(due, overdue, &bars),
         drawing: format!(
             "<div class=\"plot\">{}{}</div>",
@@ -128,7 +129,7 @@ fn drawing(due: &Due<'_>, bars: &[(u64, u64, u64)], most: u64) -> String {
         // Writing to a `String` cannot fail.
         let _ = write!(
             svg,
-            "<a href=\"{address}\" aria-label=\"{name}\"><title>{name}</title>\
+            "<a class=\"slot\" href=\"{address}\" aria-label=\"{name}\"><title>{name}</title>\
              <rect class=\"hit\" x=\"{x}\" y=\"0\" width=\"{step}\" height=\"{PIXELS}\"/>\
              <rect class=\"{class}\" x=\"{x}\" y=\"{}\" width=\"{}\" height=\"{height}\"/>{}</a>",
             PIXELS - height,
@@ -163,7 +164,7 @@ fn drawing(due: &Due<'_>, bars: &[(u64, u64, u64)], most: u64) -> String {
 
 /// The horizontal position of a time. All bars are equally wide, although their slots differ in
 /// length.
-fn place_of(bars: &[(u64, u64, u64)], ms: u64) -> u64 {
+pub(super) fn place_of(bars: &[(u64, u64, u64)], ms: u64) -> u64 {
     let before = bars.iter().take_while(|(_, end, _)| *end <= ms).count();
     let whole = u64::try_from(before).unwrap_or(u64::MAX) * STEP;
     let Some((from, end, _)) = bars.get(before) else {
@@ -226,7 +227,7 @@ fn row(name: &str, count: u64, address: &str) -> Vec<String> {
 }
 
 /// A number in the width of the axis: 12,345 or 12.3 M.
-fn axis_number(exact: u64) -> String {
+pub(super) fn axis_number(exact: u64) -> String {
     let (unit, divisor) = match exact {
         0..100_000 => return number(exact),
         100_000..1_000_000 => ("k", 1_000),

@@ -57,10 +57,10 @@ fn each_bar_links_to_the_list_of_its_messages() {
     let (from, before) = (NOW + 120_000, NOW + 180_000);
     for bar in [
         format!(
-            "<a href=\"{messages}&amp;before={NOW}\" aria-label=\"overdue, scheduled: 1,000,000\"><title>"
+            "<a class=\"slot\" href=\"{messages}&amp;before={NOW}\" aria-label=\"overdue, scheduled: 1,000,000\"><title>"
         ),
         format!(
-            "<a href=\"{messages}&amp;from={from}&amp;before={before}\" \
+            "<a class=\"slot\" href=\"{messages}&amp;from={from}&amp;before={before}\" \
              aria-label=\"2026-12-03 13:02 – 13:03 CET: 2\"><title>"
         ),
     ] {
@@ -80,7 +80,7 @@ fn each_bar_links_to_the_list_of_its_messages() {
 fn chart_draws_ready_messages_as_a_red_bar() {
     let chart = chart_with(Some(110), &[0, 4, 9]);
     for part in [
-        "<a href=\"/queues/q/messages?state=ready\" aria-label=\"overdue, ready: 110\">",
+        "<a class=\"slot\" href=\"/queues/q/messages?state=ready\" aria-label=\"overdue, ready: 110\">",
         "<a href=\"/queues/q/messages?state=ready\">110 overdue, ready</a>",
     ] {
         assert!(chart.contains(part), "{part}: {chart}");

@@ -17,6 +17,9 @@ pub(super) struct Figure<'a> {
     /// The prefix of the ids of its HTML elements.
     pub(super) id: &'a str,
     pub(super) caption: &'a str,
+    /// Whether the heading before the chart says what it shows: then only screen readers get the
+    /// caption.
+    pub(super) is_titled: bool,
     /// The legend, as markup: it follows the caption.
     pub(super) legend: String,
     /// The drawing, as markup.
@@ -35,12 +38,19 @@ impl Figure<'_> {
         let caption = Markup::escaped(self.caption);
         let mut html = format!(
             "<figure class=\"chart\" aria-labelledby=\"{id}-caption\">\
-             <figcaption id=\"{id}-caption\">{caption}</figcaption>\
+             <figcaption id=\"{id}-caption\"{}>{caption}</figcaption>\
+             <p class=\"readout\" aria-live=\"polite\"></p>\
              <div id=\"{id}-drawing\" data-live>{}{}</div>\
-             <details><summary>Table: {caption}</summary>\
+             <details><summary>Table<span class=\"hidden\">: {caption}</span></summary>\
              <div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"Table: {caption}\" \
              id=\"{id}-table\" data-live><table><thead><tr>",
-            self.legend, self.drawing
+            if self.is_titled {
+                " class=\"hidden\""
+            } else {
+                ""
+            },
+            self.legend,
+            self.drawing
         );
         for column in self.columns {
             html += &format!("<th scope=\"col\">{}</th>", Markup::escaped(column));
@@ -86,6 +96,30 @@ pub(super) fn lines(heights: impl Iterator<Item = u64>, pixels: u64) -> String {
         format!("<line class=\"axis\" x1=\"0\" x2=\"100%\" y1=\"{y}.5\" y2=\"{y}.5\"/>")
     };
     heights.map(line).collect()
+}
+
+/// Areas over the slots of a drawing, which show their values under the pointer: for each slot its
+/// place, its width and its text. The script also shows the text of the slot chosen by keys.
+pub(super) fn slots(
+    slots: impl Iterator<Item = (u64, u64, String)>,
+    whole: u64,
+    pixels: u64,
+) -> String {
+    let mut svg = String::new();
+    for (at, width, text) in slots {
+        let (x, width, text) = (
+            percent(at, whole),
+            percent(width, whole),
+            Markup::escaped(&text),
+        );
+        // Writing to a `String` cannot fail.
+        let _ = write!(
+            svg,
+            "<rect class=\"slot\" x=\"{x}\" y=\"0\" width=\"{width}\" height=\"{pixels}\">\
+             <title>{text}</title></rect>"
+        );
+    }
+    svg
 }
 
 /// The marks of the time axis below the drawing. `place(ms)` returns `(part, whole)`: the time lies

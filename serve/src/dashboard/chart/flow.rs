@@ -2,12 +2,14 @@
 
 use std::fmt::Write;
 
-use crate::dashboard::chart::figure::{Figure, times};
+use crate::dashboard::chart::figure::{AXIS, Figure, slots, times};
 use crate::dashboard::chart::scale::height;
 use crate::dashboard::chart::time::span;
 use crate::dashboard::show::{Clock, Markup, number};
 
-const PIXELS: u64 = 32;
+const PIXELS: u64 = 24;
+/// The height of a row: as of its name beside it.
+const ROW: u64 = 32;
 /// `STEP` is the width of a slot in the drawing before it is stretched, `BAR` the width of its bar.
 const STEP: u64 = 10;
 const BAR: u64 = 8;
@@ -42,7 +44,7 @@ impl Counter {
 }
 
 /// Draws a row of bars for each counter. Each row has its own scale, so that one crash is visible
-/// beside a million pushes.
+/// beside a million pushes; the number "at most" states it.
 pub(in crate::dashboard) fn flow(flow: &Flow<'_>) -> Markup {
     let mut names = vec!["Time"];
     names.extend(flow.counters.iter().map(|counter| counter.name));
@@ -61,6 +63,7 @@ pub(in crate::dashboard) fn flow(flow: &Flow<'_>) -> Markup {
     Figure {
         id: "flow",
         caption: flow.caption,
+        is_titled: false,
         legend: String::new(),
         drawing: drawing(flow),
         columns: &names,
@@ -70,37 +73,51 @@ pub(in crate::dashboard) fn flow(flow: &Flow<'_>) -> Markup {
 }
 
 fn drawing(flow: &Flow<'_>) -> String {
-    let mut table = String::from(
-        "<table class=\"flow\"><thead><tr><th scope=\"col\">What</th><th scope=\"col\">In all</th>\
-         <th scope=\"col\" class=\"text\">When</th></tr></thead><tbody>",
-    );
+    let mut names = String::from("<ul class=\"rows\">");
+    let mut area = String::new();
+    let width = flow.slots.len().max(1) as u64 * STEP;
+    let mut y = 0;
     for counter in flow.counters {
         let (name, sum, most) = (counter.name, number(counter.sum()), number(counter.most()));
         let class = if counter.is_bad { "bar bad" } else { "bar" };
-        let width = u64::try_from(counter.counts.len())
-            .unwrap_or(u64::MAX)
-            .max(1)
-            * STEP;
         let path = path(counter);
         // Writing to a `String` cannot fail.
         let _ = write!(
-            table,
-            "<tr><th scope=\"row\">{name}</th><td>{sum}</td><td><svg role=\"img\" \
-             aria-label=\"{name}: {sum}, at most {most} in a slot\" width=\"100%\" height=\"{PIXELS}\" \
-             viewBox=\"0 0 {width} {PIXELS}\" preserveAspectRatio=\"none\"><title>at most {most}</title>\
-             <path class=\"{class}\" d=\"{path}\"/></svg></td></tr>"
+            names,
+            "<li><strong>{name}</strong> <span>{sum}</span> <span class=\"quiet\">at most {most}</span></li>"
         );
+        let _ = write!(
+            area,
+            "<svg y=\"{y}\" width=\"100%\" height=\"{PIXELS}\" viewBox=\"0 0 {width} {PIXELS}\" \
+             preserveAspectRatio=\"none\"><path class=\"{class}\" d=\"{path}\"/></svg>"
+        );
+        y += ROW;
     }
     let begin = flow.slots.first().map_or(0, |(from, _)| *from);
     let end = flow.slots.last().map_or(0, |(_, before)| *before);
-    let marks = times(flow.clock, (begin, end), 0, |ms| {
+    let values = flow
+        .slots
+        .iter()
+        .enumerate()
+        .map(|(place, (from, before))| {
+            let mut text = span(flow.clock, *from, *before);
+            for counter in flow.counters {
+                let count = counter.counts.get(place).copied().flatten();
+                let count = count.map_or_else(|| "–".to_owned(), number);
+                let _ = write!(text, " · {} {count}", counter.name);
+            }
+            (place as u64 * STEP, STEP, text)
+        });
+    area += &slots(values, width, y);
+    area += &times(flow.clock, (begin, end), y, |ms| {
         (ms.saturating_sub(begin), end.saturating_sub(begin))
     });
-    table
-        + &format!(
-            "<tr aria-hidden=\"true\"><td></td><td></td><td><svg width=\"100%\" height=\"20\">{marks}</svg></td></tr>\
-             </tbody></table>"
-        )
+    format!(
+        "<div class=\"plot\">{names}</ul><svg class=\"area\" role=\"img\" aria-label=\"{}\" \
+         height=\"{}\">{area}</svg></div>",
+        Markup::escaped(flow.caption),
+        y + AXIS
+    )
 }
 
 /// The SVG path of a counter's bars, with a line below the slots that have a record.
@@ -144,10 +161,17 @@ mod tests {
     fn bars_have_gaps_where_nothing_was_recorded() {
         let chart = chart(&[Some(2), None, Some(0), Some(4)]);
         assert!(
-            chart.contains("d=\"M0 32V16h8V32ZM20 32V31h8V32ZM30 32V0h8V32Z\""),
+            chart.contains("d=\"M0 24V12h8V24ZM20 24V23h8V24ZM30 24V0h8V24Z\""),
             "{chart}"
         );
-        assert!(chart.contains("pushed: 6, at most 4 in a slot"), "{chart}");
+        assert!(
+            chart.contains("<span>6</span> <span class=\"quiet\">at most 4</span>"),
+            "{chart}"
+        );
+        assert!(
+            chart.contains("<title>1970-01-01 00:03 – 00:04 UTC · pushed 4</title>"),
+            "{chart}"
+        );
         assert_eq!(chart.matches("<td>–</td>").count(), 1);
     }
 
@@ -163,7 +187,7 @@ mod tests {
             let chart = chart(counts);
             assert!(!chart.contains("NaN"), "{chart}");
             let bars = counts.iter().flatten().count();
-            assert_eq!(chart.matches("32Z").count(), bars, "{chart}");
+            assert_eq!(chart.matches("24Z").count(), bars, "{chart}");
         }
     }
 }

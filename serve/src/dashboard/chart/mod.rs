@@ -4,16 +4,18 @@
 //! heights are pixels, so that text has one size on every screen. Shapes other than rectangles are
 //! in a nested SVG that is stretched.
 
-mod bands;
 mod due;
 mod figure;
 mod flow;
+mod lines;
 mod scale;
 mod spark;
+mod stack;
 mod time;
 
-pub(super) use bands::{Band, bands};
 pub(super) use due::{Due, Slot, due};
 pub(super) use flow::{Counter, Flow, flow};
+pub(super) use lines::{LATEST, Lines, PERCENTILES, Slice, lines};
 pub(super) use spark::spark;
+pub(super) use stack::{Layer, Stack, stack};
 pub(super) use time::Step;

@@ -7,7 +7,7 @@ mod text;
 
 pub(super) use clock::{Clock, Zone};
 pub(super) use number::{duration, micros};
-pub(super) use number::{number, percent, short};
+pub(super) use number::{number, percent, rate, short};
 pub(super) use payload::{Payload, payload};
 pub(super) use text::Markup;
 pub(super) use text::text;

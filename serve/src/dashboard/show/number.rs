@@ -32,6 +32,16 @@ pub(in crate::dashboard) fn short(exact: u64) -> Markup {
     ))
 }
 
+/// Formats how many a second: 0, 0.3, 12, 1,234.
+pub(in crate::dashboard) fn rate(per_second: f64) -> String {
+    match per_second {
+        none if none < 0.05 => "0".to_owned(),
+        few if few < 9.95 => format!("{few:.1}"),
+        // Rates of messages are far below the largest number.
+        many => number(many.round() as u64),
+    }
+}
+
 /// Formats `part / whole` in percent, such as 46.9 %; a dash if `whole` is 0.
 pub(in crate::dashboard) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
@@ -103,6 +113,8 @@ mod tests {
         assert_eq!(percent(2, 3), "66.7 %");
         assert_eq!(percent(u64::MAX, u64::MAX), "100.0 %");
         assert_eq!(percent(0, 0), "–");
+        let rates = [0.0, 0.04, 0.26, 9.94, 9.96, 1_234.4].map(rate);
+        assert_eq!(rates, ["0", "0", "0.3", "9.9", "10", "1,234"]);
     }
 }
 

@@ -18,6 +18,14 @@ pub(super) fn render(page: &impl Template) -> Answer {
     }
 }
 
+/// The page that shows a refused form again: it has the status of the refusal.
+pub(super) fn again(answer: Answer) -> Answer {
+    answer.map(|mut response| {
+        *response.status_mut() = Code::InvalidInput.status();
+        response
+    })
+}
+
 /// Redirects the browser to an address below the base path, with GET.
 pub(super) fn see(base: &str, address: &str) -> Answer {
     let location = HeaderValue::try_from(format!("{base}{address}"));

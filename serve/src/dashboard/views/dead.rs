@@ -1,6 +1,7 @@
 //! `/queues/Q/dead`: the dead messages in groups by their errors, and the actions on a group or on
 //! all.
 
+mod died;
 mod export;
 
 use askama::Template;
@@ -11,13 +12,14 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
+use crate::dashboard::form::{Fields, Form};
 use crate::dashboard::frame::{Frame, Here, segment};
-use crate::dashboard::page::{Form, Page};
+use crate::dashboard::page::Page;
 use crate::dashboard::show;
 use crate::dashboard::show::Markup;
-use crate::dashboard::views::answer::{Answer, render, see};
+use crate::dashboard::views::answer::{Answer, again, render, see};
+use crate::dashboard::views::dead::died::DeathTimes;
 use crate::dashboard::views::each;
-use crate::dashboard::views::messages::moment;
 use crate::edge::problem::{Code, Problem};
 use crate::wire::operations::OperationReport;
 use crate::wire::overview::{Dues, Errors, Group};
@@ -48,14 +50,15 @@ struct DeadPage {
     dead: u64,
     read: u64,
     more: bool,
+    /// The times of death that the page selects.
+    died: DeathTimes,
     /// The groups that died by crashes, and the groups that died by failures.
     kinds: [(&'static str, Vec<Row>); 2],
     /// The group that the form requeues; `None` requeues all dead messages.
     chosen: Option<Chosen>,
-    before_ms: u64,
-    before: String,
     may_operate: bool,
     may_export: bool,
+    fields: Fields,
 }
 
 /// The group that the address names.
@@ -65,6 +68,27 @@ struct Chosen {
     crashed: bool,
     /// The number of its messages; `None` if the group no longer exists.
     count: Option<u64>,
+}
+
+impl DeadPage {
+    /// The number of messages that the button requeues, as its text.
+    fn requeue_label(&self) -> String {
+        let chosen = self.chosen.as_ref().map(|chosen| chosen.count.unwrap_or(0));
+        let count = show::number(chosen.unwrap_or(self.read));
+        match self.more {
+            true => format!("Requeue {count} or more"),
+            false => format!("Requeue {count}"),
+        }
+    }
+
+    /// The number of messages that the purge removes: without times, also of those that were not read.
+    fn to_purge(&self) -> u64 {
+        if self.died.is_all() {
+            self.dead
+        } else {
+            self.read
+        }
+    }
 }
 
 impl Chosen {
@@ -95,15 +119,29 @@ pub(super) fn routes() -> Router<Shared> {
         .route("/queues/{queue}/dead.ndjson", get(export::export))
 }
 
-async fn dead(page: Page) -> Answer {
+async fn dead(mut page: Page) -> Answer {
+    let queue = format!("/v1/queues/{}", segment(page.queue_name()?));
+    // First reads the time: the actions skip messages that die later.
+    let now: Dues = page.api.get(&format!("{queue}/dues?count=1")).await?;
+    page.clock = page.clock.at(now.now_ms);
+    match DeathTimes::of(&page, now.now_ms) {
+        Ok(died) => list(page, died).await,
+        Err(problem) => {
+            let page = page.without(problem)?;
+            let died = DeathTimes::of(&page, now.now_ms)?;
+            again(list(page, died).await)
+        }
+    }
+}
+
+async fn list(page: Page, died: DeathTimes) -> Answer {
     let name = page.queue_name()?;
     let segment = segment(name);
     let queue = format!("/v1/queues/{segment}");
-    // First reads the time: the actions skip messages that die later.
-    let now: Dues = page.api.get(&format!("{queue}/dues?count=1")).await?;
     let counts: Queue = page.api.get(&queue).await?;
-    let errors: Errors = page.api.get(&format!("{queue}/errors")).await?;
-    let clock = page.clock.clone().at(now.now_ms);
+    let errors = format!("{queue}/errors?{}", died.bounds());
+    let errors: Errors = page.api.get(&errors).await?;
+    let clock = page.clock.clone();
     let chosen = Chosen::of(&page, &errors.groups)?;
     let is_chosen = |key: &str, crashed: bool| {
         chosen
@@ -132,6 +170,7 @@ async fn dead(page: Page) -> Answer {
         groups.map(row).collect::<Vec<_>>()
     };
     let caller = page.caller();
+    let (may_operate, may_export) = (caller.may_operate, caller.may_read_payloads);
     render(&DeadPage {
         frame: page
             .frame(format!("Dead messages of {}", show::text(name)), Here::Dead)
@@ -141,24 +180,42 @@ async fn dead(page: Page) -> Answer {
         read: errors.read as u64,
         more: errors.more,
         kinds: [("Failed", rows(false)), ("Crashed", rows(true))],
-        before_ms: now.now_ms,
-        before: clock.absolute(now.now_ms),
-        may_operate: caller.may_operate,
-        may_export: caller.may_read_payloads,
+        died,
+        fields: page.fields,
+        may_operate,
+        may_export,
         chosen,
         segment,
     })
 }
 
 pub(super) async fn act(page: Page, form: Form) -> Answer {
+    match change(&page, &form).await {
+        Err(failure) => again(dead(page.refused(&form, failure)?).await),
+        done => done,
+    }
+}
+
+async fn change(page: &Page, form: &Form) -> Answer {
     let queue = segment(page.queue_name()?);
-    let before_ms = number(&form, "before_ms")?
-        .ok_or_else(|| invalid("before_ms: the form does not say when its page was made"))?;
-    let body = match form.get("action") {
-        Some("requeue") => requeue(&page, &form, before_ms)?,
-        Some("purge") => purge(&form, before_ms)?,
+    let before_ms = number(form, "before_ms")?
+        .ok_or_else(|| invalid("the form does not say when its page was made"))?;
+    let mut body = match form.get("action") {
+        Some("requeue") => requeue(form)?,
+        Some("count") => {
+            let mut body = requeue(form)?;
+            body["dry_run"] = true.into();
+            body["canary"].take();
+            body["pace"].take();
+            body
+        }
+        Some("purge") => purge(form)?,
         _ => return Err(invalid("the form names no known action").into()),
     };
+    body["before_ms"] = before_ms.into();
+    if let Some(after_ms) = number(form, "after_ms")? {
+        body["after_ms"] = after_ms.into();
+    }
     let address = format!("/v1/queues/{queue}/operations");
     let begun: OperationReport = page.api.send(Method::POST, &address, Some(&body)).await?;
     see(
@@ -168,12 +225,8 @@ pub(super) async fn act(page: Page, form: Form) -> Answer {
 }
 
 /// The body of a requeue of one group, or of all dead messages.
-fn requeue(page: &Page, form: &Form, before_ms: u64) -> Result<Value, Problem> {
-    let until_ms = match form.filled("until") {
-        Some(typed) => moment(page, "until", typed)?,
-        None => before_ms,
-    };
-    let mut body = json!({ "kind": "requeue", "before_ms": until_ms.min(before_ms) });
+fn requeue(form: &Form) -> Result<Value, Problem> {
+    let mut body = json!({ "kind": "requeue" });
     if let Some(key) = form.get("error") {
         body["error"] = read_key("error", key)?.into();
         body["crashed"] = (form.get("crashed") == Some("true")).into();
@@ -186,15 +239,14 @@ fn requeue(page: &Page, form: &Form, before_ms: u64) -> Result<Value, Problem> {
     Ok(body)
 }
 
-fn purge(form: &Form, before_ms: u64) -> Result<Value, Problem> {
+fn purge(form: &Form) -> Result<Value, Problem> {
     let (count, typed) = (number(form, "count")?, number(form, "typed")?);
     if count.is_none() || count != typed {
         let count = count.unwrap_or_default();
-        let detail =
-            format!("typed: nothing was purged; type the number of dead messages, {count}");
+        let detail = format!("typed: type the number of messages, {count}");
         return Err(invalid(detail));
     }
-    let mut body = json!({ "kind": "purge", "state": "dead", "before_ms": before_ms });
+    let mut body = json!({ "kind": "purge", "state": "dead" });
     if let Some(pace) = number(form, "pace")? {
         body["pace"] = pace.into();
     }

@@ -8,8 +8,9 @@ use axum::http::header::SET_COOKIE;
 use axum::http::request::Parts;
 use axum::routing::{get, post};
 
+use crate::dashboard::form::Form;
 use crate::dashboard::frame::{Frame, Here, Preferences, THEME_COOKIE, Theme, ZONE_COOKIE};
-use crate::dashboard::page::{Form, Page};
+use crate::dashboard::page::Page;
 use crate::dashboard::show::Zone;
 use crate::dashboard::views::answer::{Answer, local, render, see};
 use crate::dashboard::{page, show};

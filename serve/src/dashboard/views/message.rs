@@ -4,14 +4,18 @@ mod act;
 mod commands;
 mod ended;
 
+use std::time::Instant;
+
 use askama::Template;
 use axum::Router;
+use axum::extract::State;
 use axum::routing::get;
 
+use crate::dashboard::form::{Fields, Form};
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Payload};
-use crate::dashboard::views::answer::{Answer, render};
+use crate::dashboard::views::answer::{Answer, again, render};
 use crate::dashboard::views::each;
 use crate::dashboard::views::message::commands::Action;
 use crate::dashboard::views::message::ended::Moment;
@@ -36,12 +40,20 @@ struct MessageView {
     payload: Option<Payload>,
     trace: Option<String>,
     may_produce: bool,
+    fields: Fields,
 }
 
 pub(super) use commands::quoted as shell_word;
 
 pub(super) fn routes() -> Router<Shared> {
-    Router::new().route("/queues/{queue}/messages/{id}", get(message).post(act::act))
+    Router::new().route("/queues/{queue}/messages/{id}", get(message).post(act))
+}
+
+async fn act(State(app): State<Shared>, page: Page, id: MessageId, form: Form) -> Answer {
+    match act::change(&app, &page, &id, &form).await {
+        Err(failure) => again(message(page.refused(&form, failure)?, id).await),
+        done => done,
+    }
 }
 
 async fn message(page: Page, id: MessageId) -> Answer {
@@ -58,6 +70,7 @@ async fn message(page: Page, id: MessageId) -> Answer {
     };
     let now: Dues = page.api.get(&format!("{queue}/dues?count=1")).await?;
     let clock = page.clock.clone().at(now.now_ms);
+    let undone = page.undo.undone(name, id.as_bytes(), Instant::now());
     let shown_id = each::shown(&id_segment);
     let payload =
         (!message.payload.payload_withheld).then(|| show::payload(&message.payload.bytes()));
@@ -70,7 +83,7 @@ async fn message(page: Page, id: MessageId) -> Answer {
             .at(&clock),
         name: show::text(name),
         may_produce: page.caller().may_produce,
-        moments: ended::moments(&message, &clock),
+        moments: ended::moments(&message, undone.as_ref(), &clock),
         actions: commands::actions(&message, page.caller(), name, id.as_bytes()),
         error: message
             .error
@@ -80,6 +93,7 @@ async fn message(page: Page, id: MessageId) -> Answer {
             .join("\n"),
         trace: message.traceparent.as_deref().and_then(trace_of),
         payload,
+        fields: page.fields,
         id: shown_id,
         segment,
         id_segment,

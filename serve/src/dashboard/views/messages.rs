@@ -9,11 +9,12 @@ use axum::http::Method;
 use axum::routing::get;
 use serde_json::json;
 
+use crate::dashboard::form::{Fields, Form};
 use crate::dashboard::frame::{Frame, Here, segment};
-use crate::dashboard::page::{Form, Page};
+use crate::dashboard::page::Page;
 use crate::dashboard::show;
 use crate::dashboard::show::Markup;
-use crate::dashboard::views::answer::{Answer, local, render, see};
+use crate::dashboard::views::answer::{Answer, again, local, render, see};
 use crate::dashboard::views::each::Change;
 use crate::dashboard::views::message::shell_word;
 use crate::dashboard::views::messages::asked::Asked;
@@ -60,6 +61,7 @@ struct MessagesPage {
     may_cancel: bool,
     may_requeue: bool,
     is_operation: bool,
+    fields: Fields,
 }
 
 pub(super) fn routes() -> Router<Shared> {
@@ -67,10 +69,20 @@ pub(super) fn routes() -> Router<Shared> {
 }
 
 async fn messages(page: Page) -> Answer {
+    match Asked::of(&page) {
+        Ok(asked) => list(page, asked).await,
+        Err(problem) => {
+            let page = page.without(problem)?;
+            let asked = Asked::of(&page)?;
+            again(list(page, asked).await)
+        }
+    }
+}
+
+async fn list(page: Page, asked: Asked) -> Answer {
     let name = page.queue_name()?;
     let segment = segment(name);
     let queue = format!("/v1/queues/{segment}");
-    let asked = Asked::of(&page)?;
     let now: Dues = page.api.get(&format!("{queue}/dues?count=1")).await?;
     let counts: Queue = page.api.get(&queue).await?;
     let address = format!("{queue}/messages?{}", asked.of_list(PAGE));
@@ -124,6 +136,7 @@ async fn messages(page: Page) -> Answer {
         may_cancel: waits && caller.may_produce,
         may_requeue: asked.state == "dead" && caller.may_operate,
         is_operation: caller.may_operate,
+        fields: page.fields,
         asked,
         segment,
     })

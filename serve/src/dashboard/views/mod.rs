@@ -12,6 +12,7 @@ mod queue;
 mod queues;
 mod search;
 mod server;
+mod traffic;
 mod workers;
 
 use axum::Router;
@@ -29,6 +30,7 @@ pub(super) fn routes() -> Router<Shared> {
         .merge(dead::routes())
         .merge(search::routes())
         .merge(operations::routes())
+        .merge(traffic::routes())
         .merge(workers::routes())
         .merge(server::routes())
         .merge(login::preferences())

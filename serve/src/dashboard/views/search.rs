@@ -6,10 +6,11 @@ use axum::routing::get;
 use form_urlencoded::Serializer;
 use serde_json::Value;
 
+use crate::dashboard::form::Fields;
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Markup};
-use crate::dashboard::views::answer::{Answer, render, see};
+use crate::dashboard::views::answer::{Answer, again, render, see};
 use crate::edge::path::read_id;
 use crate::wire::about::{Hit, SearchResult};
 use crate::work::Shared;
@@ -45,6 +46,7 @@ struct SearchPage {
     typed: String,
     id: String,
     searched: Option<Searched>,
+    fields: Fields,
 }
 
 pub(super) fn routes() -> Router<Shared> {
@@ -54,19 +56,26 @@ pub(super) fn routes() -> Router<Shared> {
 }
 
 async fn search(page: Page) -> Answer {
-    let spelled = page.param("id").unwrap_or_default().trim();
+    let spelled = page.param("id").unwrap_or_default().trim().to_owned();
     let mut shown = SearchPage {
         frame: page.frame("Search", Here::Search),
         id: String::new(),
         searched: None,
-        typed: spelled.to_owned(),
+        typed: spelled.clone(),
+        fields: Fields::default(),
     };
     if spelled.is_empty() {
         return render(&shown);
     }
-    let id = read_id(spelled)?;
+    let id = match read_id(&spelled) {
+        Ok(id) => id,
+        Err(problem) => {
+            shown.fields = page.without(problem)?.fields;
+            return again(render(&shown));
+        }
+    };
     let params = Serializer::new(String::new())
-        .append_pair("id", spelled)
+        .append_pair("id", &spelled)
         .finish();
     let found: SearchResult = page.api.get(&format!("/v1/search?{params}")).await?;
     let id_segment = dueq_input::id_path(&id);

@@ -9,11 +9,11 @@ use axum::extract::State;
 use axum::routing::get;
 
 use crate::dashboard::findings::worst_first;
+use crate::dashboard::form::{Fields, Form};
 use crate::dashboard::frame::{Frame, Here, segment};
-use crate::dashboard::page::Form;
 use crate::dashboard::page::Page;
 use crate::dashboard::show;
-use crate::dashboard::views::answer::{Answer, render};
+use crate::dashboard::views::answer::{Answer, again, render};
 use crate::dashboard::views::operations::{all, begin};
 use crate::edge::problem::{Code, Problem};
 use crate::wire::about::{Examination, Session, Unchecked};
@@ -43,6 +43,7 @@ struct ServerPage {
     may_operate: bool,
     instance: Instance,
     caller: Session,
+    fields: Fields,
 }
 
 pub(super) fn routes() -> Router<Shared> {
@@ -67,16 +68,29 @@ async fn server(State(app): State<Shared>, page: Page) -> Answer {
         may_operate: page.caller().may_operate,
         instance: Instance::of(&app),
         caller: caller_shown(caller),
+        fields: page.fields,
     })
 }
 
-async fn act(page: Page, form: Form) -> Answer {
+async fn act(app: State<Shared>, page: Page, form: Form) -> Answer {
+    match change(&page, &form).await {
+        Err(failure) => again(server(app, page.refused(&form, failure)?).await),
+        done => done,
+    }
+}
+
+async fn change(page: &Page, form: &Form) -> Answer {
     let refused = |detail: &str| Problem::new(Code::InvalidInput, detail).into();
     if form.get("action") != Some("audit") {
         return Err(refused("the form names no known action"));
     }
     match form.filled("queue") {
-        Some(queue) => begin(&page, &segment(queue.trim()), "audit").await,
+        Some(queue) => match begin(page, &segment(queue.trim()), "audit").await {
+            Err(failure) if matches!(failure.code(), "no_such_queue" | "invalid_path") => {
+                Err(refused(&format!("queue: {}", failure.detail())))
+            }
+            begun => begun,
+        },
         None => Err(refused("queue: name the queue to audit")),
     }
 }

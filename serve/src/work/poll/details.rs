@@ -3,21 +3,18 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dueq::inspect::{HistoryPoint, HistoryResolution, NodeInfo, PartialRead};
+use dueq::inspect::{HistoryResolution, NodeInfo};
 use dueq::{Client, Error};
 
+use crate::work::poll::ahead::{Due, whole};
+use crate::work::poll::lately::{Lately, ended_in};
 use crate::work::poll::parts::Part;
 
-/// The greatest age of a value that is shown. The task reads a value again after a quarter of that.
-const MAX_AGE: Duration = Duration::from_secs(60);
+/// The greatest age of a value that is shown. The task reads a value again after an eighth of that, or
+/// half of it if only all queues together are shown.
+const MAX_AGE: Duration = Duration::from_secs(120);
 /// The greatest age of values about a day.
 const MAX_AGE_OF_DAY: Duration = Duration::from_secs(300);
-
-/// The number of bars for the next hour: one for each 5 minutes.
-const BARS: usize = 12;
-
-/// The length of time that one bar covers.
-const BAR_MS: u64 = 300_000;
 
 /// The result of a call, with Redis's time if the call returns it.
 pub(super) enum Value {
@@ -48,22 +45,6 @@ pub(crate) struct Known {
 
 /// A value, and the instant at which it was read.
 pub(crate) type Aged<T> = (Arc<T>, Instant);
-
-/// The number of messages that fall due in each 5 minutes of the next hour.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Due(pub(crate) [u64; BARS]);
-
-/// The recent events of a queue.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Lately {
-    /// Percentiles of the lateness in the current minute and the one before.
-    pub(crate) p50_us: Option<u64>,
-    pub(crate) p99_us: Option<u64>,
-    /// The number of messages pushed in the last hour.
-    pub(crate) pushed: u64,
-    /// The number of messages that ended in the last hour.
-    pub(crate) ended: u64,
-}
 
 /// The events of the last 24 hours.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -96,24 +77,20 @@ impl Known {
     }
 }
 
-/// Reads a part of a queue's details. `now_ms` is the estimated time of Redis.
+/// Reads a part of a queue's details. `now_ms` is the estimated time of Redis, `has_schedules` whether
+/// its counts have schedules.
 pub(super) async fn read(
     client: &Client,
     name: &str,
     part: Part,
     now_ms: u64,
+    has_schedules: bool,
 ) -> Result<Value, Error> {
     let queue = client.queue(name)?;
     Ok(match part {
         Part::Due => {
-            let times: Vec<_> = (0..=BARS as u64)
-                .map(|bar| now_ms.saturating_add(bar * BAR_MS))
-                .collect();
-            let dues = whole(queue.dues_reached(&times).await?)?;
-            // The first count is of messages that are already due: no bar shows them.
-            let mut bars = dues.counts.iter().copied().skip(1);
-            let bars = std::array::from_fn(|_| bars.next().unwrap_or_default());
-            Value::Due(Due(bars), dues.now_ms)
+            let (due, now_ms) = Due::read(&queue, now_ms, has_schedules).await?;
+            Value::Due(due, now_ms)
         }
         Part::Lately => {
             let history = whole(queue.history_reached(HistoryResolution::Minutes).await?)?;
@@ -132,38 +109,4 @@ pub(super) async fn read(
         }
         Part::Nodes => Value::Nodes(whole(queue.nodes_reached().await?)?),
     })
-}
-
-/// The value, if every partition was read. Without some partitions it would look complete.
-fn whole<T>(reached: PartialRead<T>) -> Result<T, Error> {
-    let first = reached.unread.into_iter().next();
-    first.map_or(Ok(reached.value), |unread| Err(unread.error))
-}
-
-/// The least number of messages that left the queue or died. An expired message has died, and then
-/// counts as dead too, or was dropped.
-pub(crate) fn ended(acked: u64, cancelled: u64, died: u64, expired: u64) -> u64 {
-    acked
-        .saturating_add(cancelled)
-        .saturating_add(died.max(expired))
-}
-
-fn ended_in(point: &HistoryPoint) -> u64 {
-    ended(point.acked, point.cancelled, point.died, point.expired)
-}
-
-impl Lately {
-    fn new(history: &dueq::inspect::QueueHistory) -> Self {
-        let minute_ms = HistoryResolution::Minutes.slot_ms();
-        let present = history.now_ms / minute_ms * minute_ms;
-        let minute = history.sum(present.saturating_sub(minute_ms)..u64::MAX);
-        let lateness = minute.unwrap_or_default().lateness;
-        let hour = history.sum(0..u64::MAX).unwrap_or_default();
-        Self {
-            p50_us: lateness.quantile_us(0.5),
-            p99_us: lateness.quantile_us(0.99),
-            pushed: hour.pushed,
-            ended: ended_in(&hour),
-        }
-    }
 }

@@ -5,7 +5,9 @@
 //! It calls the library, and knows no callers: each route shows its caller only the queues that the
 //! caller may use.
 
+mod ahead;
 mod details;
+mod lately;
 mod parts;
 mod plan;
 #[cfg(test)]
@@ -22,9 +24,13 @@ use dueq::Client;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-pub(crate) use details::{Known, ended};
+pub(crate) use ahead::{Due, DueSlot};
+pub(crate) use details::Known;
+#[cfg(test)]
+pub(crate) use lately::Minute;
+pub(crate) use lately::{Lately, Recent, ended};
 pub(crate) use parts::View;
-pub(crate) use snapshot::{Entry, Snapshot};
+pub(crate) use snapshot::{Entry, Rates, Snapshot};
 
 use crate::edge::auth::NamePattern;
 use crate::work::poll::parts::MAX_RATE;
@@ -144,7 +150,9 @@ mod tests {
             .await;
         let orders = known.get("orders").expect("the queue is known");
         let (due, _) = orders.due.as_ref().expect("its dues");
-        assert_eq!(due.0, [0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let hour = due.hour();
+        assert_eq!((hour.len(), hour.iter().sum::<u64>()), (13, 1));
+        assert_eq!(hour[0], 0, "it is due after more than 5 minutes");
         assert!(orders.lately.is_some() && orders.day.is_some());
         assert!(orders.nodes.is_none(), "nobody looked at workers");
         let shared = Arc::downgrade(&poller.0.shared);

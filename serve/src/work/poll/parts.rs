@@ -17,9 +17,16 @@ const LOOK: Duration = Duration::from_secs(60);
 /// A page that lists queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum View {
+    /// The rows of the list of queues.
     Queues,
     Workers,
+    /// The order of the list of queues.
+    Trouble,
+    /// All queues together.
+    Traffic,
 }
+
+const VIEWS: [View; 4] = [View::Queues, View::Workers, View::Trouble, View::Traffic];
 
 /// The details that one call reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,16 +46,27 @@ impl View {
         match self {
             Self::Queues => &[Part::Lately, Part::Due, Part::Day],
             Self::Workers => &[Part::Nodes],
+            Self::Trouble => &[Part::Lately],
+            Self::Traffic => &[Part::Lately, Part::Due],
+        }
+    }
+
+    /// The time between two reads of a part of this view.
+    fn period(self, part: Part) -> Duration {
+        match (self, part) {
+            (Self::Trouble | Self::Traffic, _) | (_, Part::Day) => Duration::from_secs(60),
+            _ => Duration::from_secs(15),
         }
     }
 }
 
 impl Part {
-    /// The time between two reads of this part.
-    fn period(self) -> Duration {
+    /// The order in which new parts are read.
+    fn rank(self) -> u8 {
         match self {
-            Self::Day => Duration::from_secs(60),
-            _ => Duration::from_secs(15),
+            Self::Lately | Self::Nodes => 0,
+            Self::Due => 1,
+            Self::Day => 2,
         }
     }
 }
@@ -66,7 +84,7 @@ pub(super) struct Parts {
 
 #[derive(Default)]
 struct Queue {
-    looked: [Option<Instant>; 2],
+    looked: [Option<Instant>; VIEWS.len()],
     /// The number of the first look at this queue.
     number: u64,
     asked: [Asked; 4],
@@ -80,7 +98,7 @@ struct Asked {
 }
 
 /// A part of a queue: the instant at which it is due, and the number of the queue's first look.
-type Most<'a> = (Option<Instant>, u64, &'a Arc<str>, Part);
+type Most<'a> = (Option<Instant>, u8, u64, &'a Arc<str>, Part);
 
 impl Queue {
     fn last_look(&self) -> Option<Instant> {
@@ -138,7 +156,7 @@ impl Parts {
         if self.began.len() >= MAX_RATE {
             return Err(self.began.front().map(|first| *first + SECOND));
         }
-        let Some((due, _, name, part)) = self.most_due(now) else {
+        let Some((due, _, _, name, part)) = self.most_due(now) else {
             return Err(None);
         };
         if let Some(due) = due.filter(|due| *due > now) {
@@ -154,24 +172,24 @@ impl Parts {
         Ok((name, part))
     }
 
-    /// The part that has waited longest: first new parts in the order of the looks, then the
-    /// others.
+    /// The part that has waited longest: first new parts, the most telling ones of all queues before
+    /// others, in the order of the looks; then the parts that were read.
     fn most_due(&self, now: Instant) -> Option<Most<'_>> {
         let mut found: Option<Most<'_>> = None;
         for (name, queue) in &self.queues {
-            for view in [View::Queues, View::Workers] {
+            for view in VIEWS {
                 let looked = queue.looked[view as usize];
                 if looked.is_none_or(|looked| looked + LOOK <= now) {
                     continue;
                 }
                 for part in view.parts() {
                     let asked = queue.asked[*part as usize];
-                    let due = asked.began.map(|began| began + part.period());
-                    let is_sooner = found
-                        .as_ref()
-                        .is_none_or(|(first, number, ..)| (due, queue.number) < (*first, *number));
+                    let due = asked.began.map(|began| began + view.period(*part));
+                    let is_sooner = found.as_ref().is_none_or(|(first, rank, number, ..)| {
+                        (due, part.rank(), queue.number) < (*first, *rank, *number)
+                    });
                     if !asked.is_running && is_sooner {
-                        found = Some((due, queue.number, name, *part));
+                        found = Some((due, part.rank(), queue.number, name, *part));
                     }
                 }
             }

@@ -56,7 +56,8 @@ async fn poll(shared: &Shared, client: &Client) {
                 continue;
             }
             Step::Read(name, part) => {
-                calls.spawn(read(client, name, part, now_ms));
+                let has_schedules = shared.state().has_schedules(&name);
+                calls.spawn(read(client, name, part, now_ms, has_schedules));
                 continue;
             }
             Step::Scan => {
@@ -95,8 +96,15 @@ async fn ask(client: Client, name: Arc<str>) -> Done {
     Done::Asked(name, asked.map(Box::new))
 }
 
-async fn read(client: Client, name: Arc<str>, part: Part, now_ms: u64) -> Done {
-    let read = timeout(PATIENCE, details::read(&client, &name, part, now_ms)).await;
+async fn read(
+    client: Client,
+    name: Arc<str>,
+    part: Part,
+    now_ms: u64,
+    has_schedules: bool,
+) -> Done {
+    let read = details::read(&client, &name, part, now_ms, has_schedules);
+    let read = timeout(PATIENCE, read).await;
     Done::Read(name, part, read.ok().and_then(Result::ok), now_ms)
 }
 

@@ -36,9 +36,25 @@ pub(crate) struct Snapshot {
 /// A queue of the snapshot.
 #[derive(Clone, Default)]
 pub(crate) struct Entry {
-    counts: Option<(Arc<QueueStats>, Instant)>,
+    counts: Option<Counted>,
+    /// Counts of 10 s before or more, for rates.
+    earlier: Option<Counted>,
     gap: Option<Gap>,
 }
+
+type Counted = (Arc<QueueStats>, Instant);
+
+/// How many messages a second, lately.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rates {
+    pub(crate) pushed: f64,
+    pub(crate) acked: f64,
+}
+
+/// The time over which a rate is taken: at least, and at most. A longer one is of a pause of the
+/// poller.
+const LEAST_RATED: Duration = Duration::from_secs(10);
+const MOST_RATED: Duration = Duration::from_secs(60);
 
 /// Why a queue, or a part of it, cannot be read, and since when.
 #[derive(Clone)]
@@ -93,11 +109,34 @@ impl Entry {
         }
     }
 
-    pub(super) fn known(stats: QueueStats, at: Instant) -> Self {
+    /// The entry after an answer with all counts.
+    pub(super) fn next(&self, stats: QueueStats, at: Instant) -> Self {
+        let is_due = |(_, since): &&Counted| *since + LEAST_RATED <= at;
+        let latest = self.counts.as_ref();
         Self {
             counts: Some((Arc::new(stats), at)),
+            earlier: latest
+                .filter(is_due)
+                .or(self.earlier.as_ref())
+                .or(latest)
+                .cloned(),
             gap: None,
         }
+    }
+
+    /// The rates between the earlier counts and the latest ones; `None` if their distance is not fit.
+    pub(crate) fn rates(&self) -> Option<Rates> {
+        let ((earlier, since), (latest, at)) = (self.earlier.as_ref()?, self.counts.as_ref()?);
+        let apart = at.duration_since(*since);
+        let per_second = |count: fn(&QueueStats) -> u64| {
+            count(latest).saturating_sub(count(earlier)) as f64 / apart.as_secs_f64()
+        };
+        (Duration::from_secs(1)..=MOST_RATED)
+            .contains(&apart)
+            .then(|| Rates {
+                pushed: per_second(|stats| stats.pushed),
+                acked: per_second(|stats| stats.acked),
+            })
     }
 
     /// The entry after an answer without counts, or with those of only some partitions.
@@ -106,6 +145,7 @@ impl Entry {
         let before = || self.stats().map_or(0, |stats| stats.overdue_ms);
         Self {
             counts: read.or_else(|| self.counts.clone()),
+            earlier: self.earlier.clone(),
             gap: Some(Gap {
                 why: why.into(),
                 since: self.gap.as_ref().map_or(at, |gap| gap.since),
@@ -144,6 +184,16 @@ impl Snapshot {
         }
     }
 
+    /// The rates of these queues together; `None` if none is known.
+    pub(crate) fn rates(&self, names: &[&str]) -> Option<Rates> {
+        let entries = names.iter().filter_map(|name| self.queues.get(*name));
+        let rates = entries.filter_map(|entry| entry.rates());
+        rates.reduce(|sum, rates| Rates {
+            pushed: sum.pushed + rates.pushed,
+            acked: sum.acked + rates.acked,
+        })
+    }
+
     /// Whether the poller has woken from a pause and not asked every queue yet.
     pub(crate) fn is_catching_up(&self) -> bool {
         self.is_catching_up
@@ -178,12 +228,35 @@ fn ms(time: Duration) -> u64 {
 impl Snapshot {
     /// A snapshot with one queue, for tests.
     pub(crate) fn with_queue(name: &str, answered: Instant, asked: Instant, is_away: bool) -> Self {
-        let entry = Arc::new(Entry::known(QueueStats::default(), asked));
+        let entry = Arc::new(Entry::default().next(QueueStats::default(), asked));
         Self {
             queues: BTreeMap::from([(name.into(), entry)]),
             answered: Some(answered),
             failure: is_away.then(|| "away".into()),
             ..Self::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_of_ten_to_sixty_seconds() {
+        let (begin, mut entry) = (Instant::now(), Entry::default());
+        let mut rate_after = |seconds: u64, acked: u64| {
+            let mut stats = QueueStats::default();
+            stats.acked = acked;
+            entry = entry.next(stats, begin + Duration::from_secs(seconds));
+            entry.rates().map(|rates| rates.acked)
+        };
+        assert_eq!(rate_after(0, 100), None);
+        assert_eq!(rate_after(2, 104), Some(2.0));
+        assert_eq!(rate_after(12, 204), Some(10.0));
+        // The counts of the second 12 are 10 s old, those of the second 2 are not used any more.
+        assert_eq!(rate_after(24, 204), Some(0.0));
+        assert_eq!(rate_after(26, 10), Some(0.0), "the queue was created again");
+        assert_eq!(rate_after(1_000, 50_000), None, "a pause is no present");
     }
 }

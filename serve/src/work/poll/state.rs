@@ -199,6 +199,12 @@ impl State {
         ms.saturating_add(passed)
     }
 
+    /// Whether the queue's counts have schedules.
+    pub(super) fn has_schedules(&self, name: &str) -> bool {
+        let stats = self.next.queues.get(name).and_then(|entry| entry.stats());
+        stats.is_some_and(|stats| stats.schedules > 0)
+    }
+
     /// The read of a part has ended. `None`: it failed, and the last value is kept until it is too
     /// old.
     pub(super) fn read(
@@ -262,7 +268,7 @@ impl State {
                     self.plan.asked(name, Answer::Absent, now);
                     return self.answered(now);
                 }
-                None => (Entry::known(reached.value, now), Answer::Known),
+                None => (known.next(reached.value, now), Answer::Known),
             },
             Err(error) => {
                 let failed = Failed::Redis(error);

@@ -11,6 +11,7 @@ mod queue;
 mod queues;
 mod search;
 mod server;
+mod traffic;
 mod truth;
 mod undo;
 mod workers;

@@ -133,7 +133,7 @@ async fn operation_forms_are_refused_without_the_right() -> Result<()> {
         (address, "action=other", 400),
         ("/operations/orders/none", "action=stop", 404),
         ("/server", "action=audit&queue=", 400),
-        ("/server", "action=audit&queue=absent", 404),
+        ("/server", "action=audit&queue=absent", 400),
         ("/server", "queue=orders", 400),
     ] {
         let answer = submit(&instance, Some("operator"), address, body).await?;

@@ -154,8 +154,9 @@ async fn queue_page_shows_a_worker_its_lateness_and_counts() -> Result<()> {
                 "<strong>leader</strong>",
                 "<strong>25.0 %</strong> of what ended in",
                 "1 of 4",
-                "aria-label=\"acked: 3, at most 3 in a slot\"",
-                "<path class=\"band-2\" d=\"M",
+                "<strong>acked</strong> <span>3</span> <span class=\"quiet\">at most 3</span>",
+                "<path class=\"line p90\" d=\"M",
+                " · acked 3 · ",
             ],
         );
         assert!(!page.body.contains("NaN"), "{}", page.body);
@@ -277,7 +278,7 @@ async fn queue_page_shows_the_parts_that_can_be_read() -> Result<()> {
         &[
             "The counts could not be read",
             "aria-label=\"Bars: What falls due",
-            "Nothing ended in 24 h.",
+            "Nothing ended in 60 min.",
             "No worker is alive.",
         ],
     );

@@ -287,7 +287,7 @@ fn assert_percentile(text: &str, part: f64, recorded: &[(u64, u64)]) -> Result<(
 fn assert_percentiles(body: &str, chart: &str, recorded: &[(u64, u64)]) -> Result<()> {
     let legend = between(body, &format!("id=\"{chart}-drawing\""), "</ul>")?;
     for (name, part) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)] {
-        let text = between(legend, &format!("</svg>{name} "), "</li>")?;
+        let text = between(legend, &format!("</svg>{name} <strong>"), "</strong>")?;
         assert_percentile(text, part, recorded).with_context(|| format!("{chart} {name}"))?;
     }
     Ok(())
@@ -333,9 +333,9 @@ async fn queue_page_shows_the_numbers_that_the_test_counted() -> Result<()> {
         assert_percentile(between(figure, "<dd>", "</dd>")?, 0.99, &lateness)?;
         let text = format!("{handled} handled in the last hour");
         assert!(figure.contains(&text), "{text}: {figure}");
-        let flow = between(&page.body, "<table class=\"flow\">", "</table>")?;
+        let flow = between(&page.body, "<ul class=\"rows\">", "</ul>")?;
         for (name, count) in truth.named() {
-            let row = format!("<th scope=\"row\">{name}</th><td>{count}</td>");
+            let row = format!("<strong>{name}</strong> <span>{count}</span>");
             assert!(flow.contains(&row), "{range}: {row} is not in {flow}");
         }
         let ended = truth.acked + truth.cancelled + truth.died;

@@ -43,6 +43,7 @@ async fn undo_restores_the_message_with_its_options() -> Result<()> {
     assert_eq!(ended.status, 200, "{}", ended.body);
     for part in [
         "was cancelled",
+        "It is due as before",
         "Undo the cancel",
         "remembers its id begins again",
     ] {
@@ -68,6 +69,13 @@ async fn undo_restores_the_message_with_its_options() -> Result<()> {
         let to = answer.header("location").unwrap_or_default().to_owned();
         let known = [format!("{own}?did=undone"), format!("{own}?did=there")];
         assert!(known.contains(&to), "{answer:?}");
+    }
+    let seen = instance
+        .ask(&format!("GET {own}"), &headers, "")
+        .await?
+        .body;
+    for part in ["It was cancelled by producer", "The cancel was undone"] {
+        assert!(seen.contains(part), "{part}: {seen}");
     }
     let back = queue.get(b"\xffid").await?.context("it is back")?;
     assert_eq!(back, before);
@@ -206,6 +214,30 @@ async fn second_undo_click_stores_no_second_message() -> Result<()> {
         let left = stats.scheduled + stats.ready + stats.leased;
         assert_eq!(left, 0, "round {round}: it would be delivered again");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn page_says_what_an_undo_will_do() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    let own = format!("{AT}/1");
+    queue.push("x").id("1").due(dueq::Due::at_ms(1)).await?;
+    submit(&instance, None, &own, "action=cancel").await?;
+    let shown = look(&instance, &own).await?.body;
+    for part in ["It is delivered at once", "Undo, and deliver it now"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    // Somebody else pushes and cancels the id: an undo would be refused.
+    queue.push("y").id("1").due(HOUR).await?;
+    let _ = queue.cancel("1").await?;
+    let shown = look(&instance, &own).await?.body;
+    assert!(shown.contains("cannot be undone"), "{shown}");
+    assert!(!shown.contains("value=\"undo\""), "{shown}");
+    led(
+        &submit(&instance, None, &own, "action=undo").await?,
+        &format!("{own}?did=used"),
+    );
     Ok(())
 }
 

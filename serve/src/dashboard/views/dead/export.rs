@@ -46,14 +46,11 @@ pub(super) async fn export(State(app): State<Shared>, page: Page) -> Answer {
     }
     let queue = segment(page.queue_name()?);
     let mut first = format!("/v1/queues/{queue}/messages?state=dead&limit={PAGE}");
-    if let Some(before_ms) = page.param("before_ms") {
-        let ms: u64 = before_ms.parse().map_err(|_| {
-            Problem::new(
-                Code::InvalidInput,
-                "before_ms: it is no time in Unix milliseconds",
-            )
-        })?;
+    if let Some(ms) = bound(&page, "before_ms")? {
         first.push_str(&format!("&before={}", moment(ms.saturating_add(1))));
+    }
+    if let Some(ms) = bound(&page, "after_ms")? {
+        first.push_str(&format!("&from={}", moment(ms)));
     }
     let mut export = Export {
         app,
@@ -76,6 +73,15 @@ pub(super) async fn export(State(app): State<Shared>, page: Page) -> Answer {
         Some((line, export))
     });
     Ok((headers, Body::new(body)).into_response())
+}
+
+/// A time of death in a parameter, in Unix milliseconds.
+fn bound(page: &Page, name: &str) -> Result<Option<u64>, Problem> {
+    let ms = page.param(name).map(str::parse);
+    ms.transpose().map_err(|_| {
+        let detail = format!("{name}: it is no time in Unix milliseconds");
+        Problem::new(Code::InvalidInput, detail)
+    })
 }
 
 impl Export {

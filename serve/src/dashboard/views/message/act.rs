@@ -2,14 +2,13 @@
 
 use std::time::Instant;
 
-use axum::extract::State;
 use axum::http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::dashboard::api::Failure;
+use crate::dashboard::form::Form;
 use crate::dashboard::frame::segment;
-use crate::dashboard::page::Form;
 use crate::dashboard::page::Page;
 use crate::dashboard::undo::Cancelled;
 use crate::dashboard::views::answer::{Answer, see};
@@ -17,7 +16,7 @@ use crate::dashboard::views::messages;
 use crate::edge::path::MessageId;
 use crate::edge::problem::{Code, Problem};
 use crate::edge::shown::moment;
-use crate::work::{App, Shared};
+use crate::work::App;
 
 /// The response of `/v1` to a change.
 #[derive(Deserialize)]
@@ -26,12 +25,7 @@ struct Changed {
     undo_ms: Option<u64>,
 }
 
-pub(super) async fn act(
-    State(app): State<Shared>,
-    page: Page,
-    id: MessageId,
-    form: Form,
-) -> Answer {
+pub(super) async fn change(app: &App, page: &Page, id: &MessageId, form: &Form) -> Answer {
     let id_segment = dueq_input::id_path(id.as_bytes());
     let own = format!(
         "/queues/{}/messages/{id_segment}",
@@ -49,11 +43,11 @@ pub(super) async fn act(
             }
         }
         Some("reschedule") => {
-            let body = new_due(&page, &form)?;
+            let body = new_due(page, form)?;
             let _: Changed = page.api.send(Method::PATCH, &address, Some(&body)).await?;
             "moved"
         }
-        Some("cancel") => cancel(&app, &page, &id, &address).await?,
+        Some("cancel") => cancel(app, page, id, &address).await?,
         Some("remove") => {
             let address = format!("{address}?dead=true");
             let _: Changed = page.api.send(Method::DELETE, &address, None).await?;
@@ -73,7 +67,7 @@ pub(super) async fn act(
                 _ => "lease_ended",
             }
         }
-        Some("undo") => undo(&page, &id, &address).await?,
+        Some("undo") => undo(page, id, &address).await?,
         _ => return Err(Problem::new(Code::InvalidInput, "the form names no known action").into()),
     };
     see(&page.base, &format!("{own}?did={did}"))
@@ -153,7 +147,11 @@ async fn undo(page: &Page, id: &MessageId, address: &str) -> Result<&'static str
     let body = message.body(undo_ms);
     let pushed: Changed = page.api.send(Method::PUT, address, Some(&body)).await?;
     match pushed.outcome.as_str() {
-        "created" => Ok("undone"),
+        "created" => {
+            let (queue, now_ms) = (page.queue_name()?, page.clock.now_ms());
+            page.undo.note(queue, id.as_bytes(), now_ms, Instant::now());
+            Ok("undone")
+        }
         "exists" => Ok("there"),
         "finished" => Ok("used"),
         other => {

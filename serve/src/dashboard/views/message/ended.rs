@@ -10,6 +10,7 @@ use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;
 use crate::dashboard::show;
 use crate::dashboard::show::{Clock, Markup};
+use crate::dashboard::undo::Undone;
 use crate::dashboard::views::answer::{Answer, render};
 use crate::dashboard::views::each;
 use crate::edge::path::MessageId;
@@ -20,6 +21,10 @@ use crate::wire::overview::Dues;
 struct Kept {
     seconds: u64,
     due: Option<Markup>,
+    /// Whether its due time has passed: an undo delivers it at once.
+    is_due: bool,
+    /// Whether its id was pushed or cancelled since: an undo is refused.
+    is_refused: bool,
     losses: Vec<&'static str>,
 }
 
@@ -62,9 +67,11 @@ pub(super) async fn page(page: &Page, id: &MessageId, failure: &Failure) -> Answ
         id: shown_id,
         ended: ended["how"].as_str().map(str::to_owned).zip(time("at_ms")),
         remembered: time("remembered_until_ms"),
-        kept: kept.map(|(message, _, left)| Kept {
+        kept: kept.map(|(message, undo_ms, left)| Kept {
             seconds: left.as_secs(),
             due: message.due_ms().map(|ms| clock.time(ms)),
+            is_due: message.due_ms().is_some_and(|ms| ms <= clock.now_ms()),
+            is_refused: ended["at_ms"].as_u64().is_some_and(|ms| ms != undo_ms),
             losses: message.losses(),
         }),
         segment,
@@ -89,7 +96,7 @@ pub(super) struct Moment {
 }
 
 /// The known events in order of time, with now among them.
-pub(super) fn moments(message: &Message, clock: &Clock) -> Vec<Moment> {
+pub(super) fn moments(message: &Message, undone: Option<&Undone>, clock: &Clock) -> Vec<Moment> {
     let now_ms = clock.now_ms();
     let is_past = |ms: Option<u64>| ms.is_some_and(|ms| ms <= now_ms);
     let expiry = match message.on_expire.as_str() {
@@ -116,6 +123,11 @@ pub(super) fn moments(message: &Message, clock: &Clock) -> Vec<Moment> {
         .into_iter()
         .filter_map(|(ms, what)| Some((ms?, what.to_owned())));
     let mut known: Vec<_> = known.collect();
+    if let Some(undone) = undone {
+        let by = show::text(&undone.by);
+        known.push((undone.cancelled_ms, format!("It was cancelled by {by}")));
+        known.push((undone.undone_ms, "The cancel was undone".to_owned()));
+    }
     known.push((now_ms, NOW.to_owned()));
     known.sort_by_key(|(ms, _)| *ms);
     let moment = |(ms, what): (u64, String)| match what.as_str() {

@@ -132,15 +132,9 @@ pub(in crate::dashboard::views) fn moment(
     field: &str,
     typed: &str,
 ) -> Result<u64, Problem> {
-    let wrong = |error: dueq_input::Error| invalid(format!("{field}: {error}"));
-    if let Some(ago) = typed.trim().strip_suffix("ago") {
-        let ago = dueq_input::delay(ago.trim()).map_err(wrong)?;
-        let ago_ms = u64::try_from(ago.as_millis()).unwrap_or(u64::MAX);
-        return Ok(page.clock.now_ms().saturating_sub(ago_ms));
-    }
     let zone = page.clock.zone().rules();
-    let moment = dueq_input::moment(typed, Some(zone), Timestamp::now(), Wording::Fields);
-    let moment = moment.map_err(wrong)?;
+    let moment = dueq_input::moment(typed.trim(), Some(zone), Timestamp::now(), Wording::Fields);
+    let moment = moment.map_err(|error| invalid(format!("{field}: {error}")))?;
     let since = moment.duration_since(std::time::UNIX_EPOCH);
     Ok(u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX))
 }

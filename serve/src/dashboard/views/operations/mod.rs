@@ -10,8 +10,8 @@ use axum::http::request::Parts;
 use axum::routing::get;
 use serde_json::{Value, json};
 
+use crate::dashboard::form::Form;
 use crate::dashboard::frame::{Frame, Here, segment};
-use crate::dashboard::page::Form;
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Clock};
 use crate::dashboard::views::answer::{Answer, render, see};

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use crate::dashboard::api::Failure;
+use crate::dashboard::form::Form;
 use crate::dashboard::frame::segment;
-use crate::dashboard::page::Form;
 use crate::dashboard::page::Page;
 use crate::dashboard::views::answer::{Answer, see};
 use crate::dashboard::views::queue::limits;
@@ -17,7 +17,7 @@ use crate::wire::schedules::Schedule;
 /// first.
 static TRIGGER: Mutex<()> = Mutex::const_new(());
 
-pub(super) async fn act(page: Page, form: Form) -> Answer {
+pub(super) async fn change(page: &Page, form: &Form) -> Answer {
     let segment = segment(page.queue_name()?);
     let queue = format!("/v1/queues/{segment}");
     let pause = format!("{queue}/pause");
@@ -31,7 +31,8 @@ pub(super) async fn act(page: Page, form: Form) -> Answer {
         }
         "pause_for" => {
             let text = form.get("for").unwrap_or_default().trim();
-            let time = dueq_input::period(text).map_err(|error| invalid(error.to_string()))?;
+            let time =
+                dueq_input::period(text).map_err(|error| invalid(format!("for: {error}")))?;
             let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
             send(Method::PUT, &pause, Some(&json!({ "for_ms": ms }))).await?;
             "closed"
@@ -40,7 +41,7 @@ pub(super) async fn act(page: Page, form: Form) -> Answer {
             send(Method::DELETE, &pause, None).await?;
             "resumed"
         }
-        "limits" => match limits::change(&form)? {
+        "limits" => match limits::change(form)? {
             Some(body) => {
                 let limits = format!("{queue}/limits");
                 send(Method::PATCH, &limits, Some(&body)).await?;
@@ -49,21 +50,21 @@ pub(super) async fn act(page: Page, form: Form) -> Answer {
             None => return see(&page.base, &format!("/queues/{segment}")),
         },
         "schedule_pause" => {
-            let pause = format!("{}/pause", schedule(&queue, &form)?);
+            let pause = format!("{}/pause", schedule(&queue, form)?);
             send(Method::PUT, &pause, None).await?;
             "schedule_paused"
         }
         "schedule_resume" => {
-            let pause = format!("{}/pause", schedule(&queue, &form)?);
+            let pause = format!("{}/pause", schedule(&queue, form)?);
             send(Method::DELETE, &pause, None).await?;
             "schedule_resumed"
         }
         "schedule_trigger" => {
-            trigger(&page, &schedule(&queue, &form)?, &form).await?;
+            trigger(page, &schedule(&queue, form)?, form).await?;
             "triggered"
         }
         "schedule_remove" => {
-            let removed = send(Method::DELETE, &schedule(&queue, &form)?, None).await;
+            let removed = send(Method::DELETE, &schedule(&queue, form)?, None).await;
             match removed {
                 // A second click: the schedule is already removed.
                 Err(failure) if failure.code() == Code::NoSuchSchedule.word() => {}

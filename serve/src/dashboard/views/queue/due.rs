@@ -28,9 +28,20 @@ pub(super) enum Tab {
 impl Tab {
     const ALL: [Self; 4] = [Self::Hour, Self::Day, Self::TwoDays, Self::All];
 
-    pub(super) fn named(word: Option<&str>) -> Self {
+    /// The tab of this name.
+    pub(super) fn named(word: Option<&str>) -> Option<Self> {
         let named = |word| Self::ALL.into_iter().find(|tab| tab.word() == word);
-        word.and_then(named).unwrap_or(Self::Day)
+        word.and_then(named)
+    }
+
+    /// The tab that suits these counts: within an hour, within the rest of a day, and later. If nearly
+    /// all of a day falls due within an hour, a day would be a single bar.
+    pub(super) fn fit(hour: u64, rest_of_day: u64, later: u64) -> Self {
+        match (hour, rest_of_day) {
+            (0, 0) if later > 0 => Self::All,
+            (hour, rest) if hour > 0 && rest <= hour / 9 => Self::Hour,
+            _ => Self::Day,
+        }
     }
 
     pub(super) fn word(self) -> &'static str {
@@ -124,6 +135,19 @@ pub(super) fn chart(
 mod tests {
     use super::*;
     use crate::dashboard::show::Zone;
+
+    #[test]
+    fn tab_suits_the_times_of_the_messages() {
+        for (counts, tab) in [
+            ((0, 0, 0), Tab::Day),
+            ((90, 10, 5), Tab::Hour),
+            ((90, 11, 0), Tab::Day),
+            ((0, 1, 9), Tab::Day),
+            ((0, 0, 1), Tab::All),
+        ] {
+            assert_eq!(Tab::fit(counts.0, counts.1, counts.2), tab, "{counts:?}");
+        }
+    }
 
     #[test]
     fn each_tab_asks_for_at_most_60_ascending_times() {

@@ -1,10 +1,13 @@
 //! The history charts of a queue: lateness, handler times, counts.
 
-use crate::dashboard::chart::{self, Band, Counter, Flow};
+use crate::dashboard::chart::{self, Counter, Flow, Lines, PERCENTILES, Slice};
 use crate::dashboard::show::{self, Clock, Markup};
 use crate::dashboard::views::queue::due::Choice;
 use crate::wire::overview::{History, HistoryTimes, Point};
 use crate::work::poll::ended;
+
+/// A history of at most this age is shown by minutes.
+const YOUNG_MS: u64 = 3 * 3_600_000;
 
 /// How far back the charts reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,9 +21,22 @@ pub(super) enum Range {
 impl Range {
     const ALL: [Self; 4] = [Self::Hour, Self::Day, Self::Week, Self::Quarter];
 
-    pub(super) fn named(word: Option<&str>) -> Self {
+    /// The range of this name.
+    pub(super) fn named(word: Option<&str>) -> Option<Self> {
         let named = |word| Self::ALL.into_iter().find(|range| range.word() == word);
-        word.and_then(named).unwrap_or(Self::Day)
+        word.and_then(named)
+    }
+
+    /// The range that a queue with this history of a day is shown in: a young one would be a single
+    /// bar at the edge of a day.
+    pub(super) fn fit(day: &History) -> Self {
+        let first = day.points.iter().flatten().next();
+        let age_ms = first.map_or(0, |point| day.now_ms.saturating_sub(point.start_ms));
+        if age_ms > YOUNG_MS {
+            Self::Day
+        } else {
+            Self::Hour
+        }
     }
 
     pub(super) fn word(self) -> &'static str {
@@ -80,28 +96,23 @@ pub(super) struct Cancelled {
 }
 
 impl Histories {
-    pub(super) fn new(range: Range, history: &History, clock: &Clock) -> Self {
-        let zone = clock.zone().name();
-        let captions = [
-            "From the due time to the start of the handler",
-            "How long the handlers ran",
-            "What happened",
-        ]
-        .map(|what| format!("{what} in {}, times in {zone}", range.name()));
+    pub(super) fn new(history: &History, clock: &Clock) -> Self {
         Self {
-            lateness: bands(
-                ("lateness-chart", &captions[0]),
+            lateness: lines(
+                "lateness-chart",
+                "Lateness: from the due time to the start of the handler",
                 history,
                 |point| &point.lateness,
                 clock,
             ),
-            handling: bands(
-                ("handling-chart", &captions[1]),
+            handling: lines(
+                "handling-chart",
+                "Handling: how long handlers ran",
                 history,
                 |point| &point.handling,
                 clock,
             ),
-            flow: flow(&captions[2], history, clock),
+            flow: flow("Events", history, clock),
             cancelled: history.sum.as_ref().and_then(cancelled),
         }
     }
@@ -119,30 +130,32 @@ fn slots(history: &History) -> Vec<(u64, u64)> {
         .collect()
 }
 
-fn bands(
-    name: (&str, &str),
+fn lines(
+    id: &str,
+    caption: &str,
     history: &History,
     of: impl Fn(&Point) -> &HistoryTimes,
     clock: &Clock,
 ) -> Markup {
     let points = slots(history).into_iter().zip(&history.points);
-    let points = points.map(|((from_ms, before_ms), point)| {
+    let slices = points.map(|((from_ms, before_ms), point)| {
         let times = point.as_ref().map(&of);
-        Band {
+        Slice {
             from_ms,
             before_ms,
             count: times.map_or(0, |times| times.count),
-            times_us: times.and_then(HistoryTimes::percentiles_us),
+            times_us: times.and_then(HistoryTimes::percentiles_us).map(Vec::from),
         }
     });
-    let points: Vec<_> = points.collect();
     let all = history.sum.as_ref().map(&of);
-    chart::bands(
-        name,
-        &points,
-        all.and_then(HistoryTimes::percentiles_us),
+    chart::lines(&Lines {
+        id,
+        caption,
+        names: PERCENTILES,
+        slices: &slices.collect::<Vec<_>>(),
+        of_all: all.and_then(HistoryTimes::percentiles_us).map(Vec::from),
         clock,
-    )
+    })
 }
 
 /// A counter: its name, whether it counts trouble, and how to read it from a point.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::dashboard::page::Form;
+use crate::dashboard::form::Form;
 use crate::dashboard::show;
 use crate::edge::problem::{Code, Problem};
 use crate::wire::queues::Queue;
@@ -15,7 +15,7 @@ enum Kind {
     Optional,
     /// A duration, such as 30d.
     Time,
-    /// A number per duration, such as 50/1s. Empty: no limit.
+    /// A number per duration, such as 5 per second. Empty: no limit.
     Rate,
     /// The burst: a number that is set together with the rate.
     Burst,
@@ -38,7 +38,7 @@ const LIMITS: [(&str, &str, &str, Kind); 11] = [
     (
         "rate",
         "Rate",
-        "how many messages start in a time, such as 50/1s; empty: any number",
+        "how many messages start in a time, such as 5 per second or 100/min; empty: any number",
         Kind::Rate,
     ),
     (
@@ -102,6 +102,13 @@ pub(super) struct Limit {
     pub(super) shown: String,
 }
 
+impl Limit {
+    /// The id of the element that has the hint.
+    pub(super) fn hint_id(&self) -> String {
+        format!("hint-{}", self.field)
+    }
+}
+
 pub(super) fn limits(stats: &Queue) -> Vec<Limit> {
     // Look the limits up by their names in the JSON.
     let fields = serde_json::to_value(&stats.limits).unwrap_or_default();
@@ -157,7 +164,7 @@ pub(super) fn change(form: &Form) -> Result<Option<Value>, Problem> {
         let was = form.get(&format!("was_{field}")).unwrap_or_default();
         value(field).is_some_and(|value| value != was)
     };
-    for (field, label, _, kind) in LIMITS {
+    for (field, _, _, kind) in LIMITS {
         let text = value(field).unwrap_or_default();
         match kind {
             Kind::Rate if is_changed("rate") || is_changed("burst") => {
@@ -169,12 +176,12 @@ pub(super) fn change(form: &Form) -> Result<Option<Value>, Problem> {
                 body.insert(field.to_owned(), Value::Null);
             }
             Kind::Time => {
-                let time = dueq_input::period(text).map_err(|error| wrong(label, &error))?;
+                let time = dueq_input::period(text).map_err(|error| wrong(field, &error))?;
                 let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
                 body.insert(field.to_owned(), json!(ms));
             }
             Kind::Number | Kind::Optional => {
-                body.insert(field.to_owned(), json!(number(label, text)?));
+                body.insert(field.to_owned(), json!(number(field, text)?));
             }
         }
     }
@@ -187,32 +194,29 @@ fn rate(body: &mut Map<String, Value>, rate: &str, burst: &str) -> Result<(), Pr
         body.insert("rate".to_owned(), Value::Null);
         return Ok(());
     }
-    let rate = dueq_input::rate(rate).map_err(|error| wrong("Rate", &error))?;
+    let rate = dueq_input::rate(rate).map_err(|error| wrong("rate", &error))?;
     let window_ms = u64::try_from(rate.window.as_millis()).unwrap_or(u64::MAX);
     body.insert("rate".to_owned(), json!(rate.starts));
     body.insert("rate_window_ms".to_owned(), json!(window_ms));
     if !burst.is_empty() {
-        body.insert("burst".to_owned(), json!(number("Burst", burst)?));
+        body.insert("burst".to_owned(), json!(number("burst", burst)?));
     }
     Ok(())
 }
 
 /// Parses a number with or without commas.
-fn number(label: &str, text: &str) -> Result<u64, Problem> {
+fn number(field: &str, text: &str) -> Result<u64, Problem> {
     let digits = text.replace(',', "");
     digits.parse().map_err(|_| {
         wrong(
-            label,
+            field,
             &format!("{} is no whole number", crate::edge::shown::quoted(text)),
         )
     })
 }
 
-fn wrong(label: &str, reason: &dyn std::fmt::Display) -> Problem {
-    Problem::new(
-        Code::InvalidInput,
-        format!("{label}: {reason} (nothing was changed)"),
-    )
+fn wrong(field: &str, reason: &dyn std::fmt::Display) -> Problem {
+    Problem::new(Code::InvalidInput, format!("{field}: {reason}"))
 }
 
 #[cfg(test)]

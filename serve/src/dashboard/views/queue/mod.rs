@@ -12,10 +12,11 @@ use axum::Router;
 use axum::routing::get;
 
 use crate::dashboard::api::Failure;
+use crate::dashboard::form::{Fields, Form};
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Clock, Markup};
-use crate::dashboard::views::answer::{Answer, render};
+use crate::dashboard::views::answer::{Answer, again, render};
 use crate::wire::about::Examination;
 use crate::wire::messages::Messages;
 use crate::wire::overview::{Node, Nodes};
@@ -72,6 +73,7 @@ struct QueuePage {
     nodes: Part<Nodes>,
     schedules: Part<Schedules>,
     limits: Vec<Limit>,
+    fields: Fields,
 }
 
 /// The doctor's findings about a queue with overdue messages.
@@ -84,7 +86,7 @@ enum Findings {
 }
 
 pub(super) fn routes() -> Router<Shared> {
-    Router::new().route("/queues/{queue}", get(queue).post(act::act))
+    Router::new().route("/queues/{queue}", get(queue).post(act))
 }
 
 async fn queue(page: Page) -> Answer {
@@ -93,20 +95,23 @@ async fn queue(page: Page) -> Answer {
     let range = Range::named(page.param("range"));
     let segment = segment(&name);
     let parts = read(&page, &segment, tab, range).await?;
-    render(&QueuePage::new(page, &name, &segment, (tab, range), parts))
+    render(&QueuePage::new(page, &name, &segment, parts))
+}
+
+async fn act(page: Page, form: Form) -> Answer {
+    match act::change(&page, &form).await {
+        Err(failure) => again(queue(page.refused(&form, failure)?).await),
+        done => done,
+    }
 }
 
 impl QueuePage {
-    fn new(
-        page: Page,
-        name: &str,
-        segment: &str,
-        (tab, range): (Tab, Range),
-        parts: Parts,
-    ) -> Self {
+    fn new(page: Page, name: &str, segment: &str, parts: Parts) -> Self {
+        let (tab, range) = (parts.tab, parts.range);
         let clock = page.clock.clone().at(parts.now_ms);
         let address = format!("{}/queues/{segment}", page.base);
-        let frame = page.frame(show::text(name), Here::Queue).at(&clock);
+        let mut frame = page.frame(show::text(name), Here::Queue).at(&clock);
+        frame.redis = frame.redis.or(parts.away);
         let word = show::text(&dueq::admin::shell_word(name.as_bytes()));
         let stats = part(parts.stats);
         let why = stats
@@ -132,11 +137,12 @@ impl QueuePage {
             due: part(parts.dues).map(|dues| due::chart(tab, &dues, ready, &address, &clock)),
             has_timers,
             ranges: range.choices(&address, tab.word()),
-            history: part(parts.history).map(|history| Histories::new(range, &history, &clock)),
+            history: part(parts.history).map(|history| Histories::new(&history, &clock)),
             range,
             nodes: part(parts.nodes),
             schedules: part(parts.schedules),
             limits,
+            fields: page.fields,
             figures,
             stats,
             frame,
@@ -158,6 +164,12 @@ impl QueuePage {
         let closed_ms = self.stats.as_ref().ok()?.closed_ms;
         let until = self.clock.now_ms().saturating_add(closed_ms);
         (closed_ms > 0).then(|| self.clock.time(until))
+    }
+
+    /// Whether the form of the limits was refused.
+    fn is_limit_wrong(&self) -> bool {
+        let mut limits = self.limits.iter();
+        limits.any(|limit| self.fields.has_mistake(limit.field))
     }
 
     fn is_late(&self) -> bool {

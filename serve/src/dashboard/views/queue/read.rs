@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use crate::dashboard::api::{Api, Failure};
 use crate::dashboard::frame::Here;
 use crate::dashboard::page::Page;
+use crate::dashboard::show;
 use crate::dashboard::views::queue::due::{Tab, addresses};
 use crate::dashboard::views::queue::history::Range;
 use crate::dashboard::views::queue::why::is_late;
@@ -21,11 +22,17 @@ use crate::wire::schedules::Schedules;
 /// The longest wait for the counts while Redis is known to be unreachable: the call itself would
 /// repeat for 10 s.
 const PATIENCE: Duration = Duration::from_secs(1);
+const HOUR_MS: u64 = 3_600_000;
 /// The longest wait for the doctor, who takes seconds if messages are late.
 const DOCTOR: Duration = Duration::from_millis(50);
 
 /// The answers to the calls.
 pub(super) struct Parts {
+    /// How far ahead and back the charts reach.
+    pub(super) tab: Tab,
+    pub(super) range: Range,
+    /// Why all calls failed, if Redis does not answer.
+    pub(super) away: Option<String>,
     /// Redis's current time if a call returned it, else the local time.
     pub(super) now_ms: u64,
     pub(super) stats: Result<Queue, Failure>,
@@ -44,8 +51,8 @@ pub(super) struct Parts {
 pub(super) async fn read(
     page: &Page,
     segment: &str,
-    tab: Tab,
-    range: Range,
+    tab: Option<Tab>,
+    range: Option<Range>,
 ) -> Result<Parts, Failure> {
     let api = &page.api;
     let queue = format!("/v1/queues/{segment}");
@@ -61,12 +68,25 @@ pub(super) async fn read(
         Err(failure) if failure.status().is_client_error() => return Err(failure.clone()),
         // Skip all further calls: while Redis is unreachable, the page would wait for each of them.
         Err(failure) if is_unreachable(failure) => {
-            return Ok(Parts::failed(page.clock.now_ms(), failure));
+            return Ok(Parts {
+                tab: tab.unwrap_or(Tab::Day),
+                range: range.unwrap_or(Range::Hour),
+                ..Parts::failed(page.clock.now_ms(), failure)
+            });
         }
         _ => {}
     }
     let none = |count: fn(&Queue) -> u64| stats.as_ref().is_ok_and(|stats| count(stats) == 0);
-    let history: Result<History, _> = get(api, &queue, range.call()).await;
+    let call = range.unwrap_or(Range::Day).call();
+    let mut history: Result<History, _> = get(api, &queue, call).await;
+    let fit = history.as_ref().map_or(Range::Hour, Range::fit);
+    let range = match range {
+        None if fit == Range::Hour => {
+            history = get(api, &queue, Range::Hour.call()).await;
+            fit
+        }
+        range => range.unwrap_or(fit),
+    };
     let now_ms = match &history {
         Ok(history) => history.now_ms,
         Err(_) => page.clock.now_ms(),
@@ -109,7 +129,22 @@ pub(super) async fn read(
         schedules,
         doctor
     );
+    let (tab, dues) = dues;
+    let failed = [
+        dues.as_ref().err(),
+        history.as_ref().err(),
+        nodes.as_ref().err(),
+        schedules.as_ref().err(),
+    ];
+    let unreachable = failed
+        .into_iter()
+        .flatten()
+        .find(|failure| is_unreachable(failure));
+    let reason = unreachable.map(away);
     Ok(Parts {
+        tab,
+        range,
+        away: reason,
         now_ms,
         hour: match (hour, &history) {
             (Some(hour), _) => hour,
@@ -126,6 +161,10 @@ pub(super) async fn read(
     })
 }
 
+fn away(failure: &Failure) -> String {
+    format!("Redis does not answer: {}", show::text(failure.detail()))
+}
+
 fn is_unreachable(failure: &Failure) -> bool {
     let codes = [Code::RedisUnavailable, Code::RedisTimeout];
     codes.iter().any(|code| failure.code() == code.word())
@@ -135,18 +174,31 @@ async fn get<T: DeserializeOwned>(api: &Api, queue: &str, call: &str) -> Result<
     api.get(&format!("{queue}/{call}")).await
 }
 
-/// Reads the bars of a tab. The tab of all messages first needs the due time of the last message.
-async fn dues(page: &Page, queue: &str, tab: Tab, now_ms: u64) -> Result<Dues, Failure> {
-    let clock = page.clock.clone().at(now_ms);
-    let last_ms = match tab {
-        Tab::All => {
-            let all: Dues = get(&page.api, queue, &format!("dues?times={now_ms}")).await?;
-            all.last_ms.unwrap_or(now_ms)
+/// Reads the bars of a tab; without one, of the tab that suits. The tab of all messages first needs
+/// the due time of the last message.
+async fn dues(
+    page: &Page,
+    queue: &str,
+    tab: Option<Tab>,
+    now_ms: u64,
+) -> (Tab, Result<Dues, Failure>) {
+    let api = &page.api;
+    let call = |times: &[u64]| format!("dues?times={}", addresses(times));
+    let (tab, last_ms) = match tab {
+        Some(Tab::All) | None => {
+            let times = [now_ms, now_ms + HOUR_MS, now_ms + 24 * HOUR_MS];
+            let all: Dues = match get(api, queue, &call(&times)).await {
+                Ok(all) => all,
+                Err(failure) => return (tab.unwrap_or(Tab::Day), Err(failure)),
+            };
+            let count = |slot: usize| all.slots.get(slot).map_or(0, |slot| slot.count);
+            let fit = Tab::fit(count(1), count(2), count(3));
+            (tab.unwrap_or(fit), all.last_ms.unwrap_or(now_ms))
         }
-        _ => now_ms,
+        Some(tab) => (tab, now_ms),
     };
-    let times = addresses(&tab.times(&clock, last_ms));
-    get(&page.api, queue, &format!("dues?times={times}")).await
+    let times = tab.times(&page.clock.clone().at(now_ms), last_ms);
+    (tab, get(api, queue, &call(&times)).await)
 }
 
 /// The examination, if it ends soon. Otherwise it goes on in the background; all viewers share its
@@ -167,6 +219,9 @@ impl Parts {
     /// The parts of a page whose calls all failed.
     fn failed(now_ms: u64, failure: &Failure) -> Self {
         Self {
+            tab: Tab::Day,
+            range: Range::Hour,
+            away: Some(away(failure)),
             now_ms,
             stats: Err(failure.clone()),
             earliest: None,

@@ -141,7 +141,9 @@ fn of_workers(stats: &Queue, leased: Option<(String, &'static str)>) -> Cause {
         return Cause {
             resumes: true,
             ..Cause::new(
-                format!("{nodes}, and the queue is parked: it is looked at again within {within}."),
+                format!(
+                    "{nodes}, and none looks at the queue now: it was empty for long. One looks again within {within}."
+                ),
                 "Wait, or resume it, which wakes a worker at once.",
             )
         };
@@ -246,7 +248,7 @@ mod tests {
             ),
             (
                 json!({"parked_ms": 2001}),
-                "1 worker is alive, and the queue is parked",
+                "1 worker is alive, and none looks",
             ),
         ] {
             let causes = of(&change);

@@ -1,23 +1,19 @@
 //! All queues that the caller may use, and their order.
 
-use std::cmp::Reverse;
-
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::dashboard::api::Failure;
 use crate::dashboard::frame::segment;
 use crate::dashboard::page::Page;
 use crate::dashboard::show::Markup;
+use crate::dashboard::views::queues::trouble::{Trouble, is_idle};
 use crate::dashboard::{chart, show};
 use crate::edge::problem::Code;
 use crate::wire::queues::{Counts, Listed, Queues};
-use crate::work::poll::Known;
+use crate::work::poll::{Known, Lately};
 
 /// The most pages of `/v1/queues`: the server knows at most 10,000 queues.
 const MAX_PAGES: usize = 11;
-/// A queue is in trouble if a message is overdue by more than this: a live worker takes it within
-/// milliseconds.
-const OVERDUE_MS: u64 = 1_000;
 
 /// All queues that the caller may use.
 pub(in crate::dashboard::views) struct All {
@@ -66,34 +62,6 @@ impl All {
     }
 }
 
-/// The trouble of a queue. The variants are in order of badness, the worst first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Trouble {
-    Unreadable,
-    /// The time by which the oldest message is overdue; the longest sorts first.
-    Overdue(Reverse<u64>),
-    Paused,
-    Dead,
-    None,
-}
-
-impl Trouble {
-    pub(super) fn of(queue: &Listed) -> Self {
-        let Some(counts) = queue.counts.as_ref().filter(|_| queue.error.is_none()) else {
-            return match queue.error {
-                Some(_) => Self::Unreadable,
-                None => Self::None, // the counts are not read yet
-            };
-        };
-        match counts {
-            counts if counts.overdue_ms > OVERDUE_MS => Self::Overdue(Reverse(counts.overdue_ms)),
-            counts if counts.paused => Self::Paused,
-            counts if counts.dead > 0 => Self::Dead,
-            _ => Self::None,
-        }
-    }
-}
-
 /// The order of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
@@ -101,18 +69,36 @@ pub(super) enum Order {
     Name,
 }
 
+/// A queue of the list, with what is known of its last minutes.
+pub(super) struct Ranked {
+    pub(super) listed: Listed,
+    pub(super) trouble: Trouble,
+    pub(super) is_idle: bool,
+}
+
+impl Ranked {
+    pub(super) fn new(listed: Listed, lately: Option<&Lately>) -> Self {
+        Self {
+            trouble: Trouble::of(&listed, lately.map(|lately| &lately.recent)),
+            is_idle: is_idle(&listed, lately),
+            listed,
+        }
+    }
+}
+
 /// Sorts the queues whose names contain `filter`, ignoring case.
-pub(super) fn sorted(mut queues: Vec<Listed>, filter: &str, order: Order) -> Vec<Listed> {
+pub(super) fn sorted(mut queues: Vec<Ranked>, filter: &str, order: Order) -> Vec<Ranked> {
     if !filter.is_empty() {
         let filter = filter.to_lowercase();
-        queues.retain(|listed| listed.queue.to_lowercase().contains(&filter));
+        queues.retain(|ranked| ranked.listed.queue.to_lowercase().contains(&filter));
     }
-    match order {
-        Order::Name => queues.sort_by(|one, other| one.queue.cmp(&other.queue)),
-        Order::Trouble => queues.sort_by(|one, other| {
-            (Trouble::of(one), &one.queue).cmp(&(Trouble::of(other), &other.queue))
-        }),
-    }
+    queues.sort_by(|one, other| {
+        let names = one.listed.queue.cmp(&other.listed.queue);
+        match order {
+            Order::Name => names,
+            Order::Trouble => one.trouble.cmp(&other.trouble).then(names),
+        }
+    });
     queues
 }
 
@@ -122,9 +108,9 @@ pub(super) struct Row {
     pub(super) segment: String,
     pub(super) error: Option<String>,
     pub(super) counts: Option<Shown>,
-    pub(super) is_trouble: bool,
-    pub(super) due: Option<(Markup, Markup)>,
-    pub(super) lately: Option<Lately>,
+    pub(super) trouble: Trouble,
+    pub(super) due: Option<(Markup, u64)>,
+    pub(super) lately: Option<Rows>,
     pub(super) cancelled: Option<String>,
 }
 
@@ -132,47 +118,44 @@ pub(super) struct Row {
 pub(super) struct Shown {
     pub(super) paused: bool,
     /// Messages that are not due yet.
-    pub(super) waiting: Markup,
-    pub(super) due: Markup,
-    pub(super) leased: Markup,
-    pub(super) dead: Markup,
-    pub(super) has_dead: bool,
+    pub(super) waiting: u64,
+    pub(super) due: u64,
+    pub(super) leased: u64,
+    pub(super) dead: u64,
     /// For how long the oldest due message has not been claimed.
     pub(super) overdue: Option<String>,
-    pub(super) is_overdue: bool,
-    pub(super) nodes: Markup,
+    pub(super) nodes: u64,
 }
 
-/// What happened in a queue in the last minute and the last hour.
-pub(super) struct Lately {
-    pub(super) p50: String,
+/// What happened in a queue in the last ten minutes and the last hour.
+pub(super) struct Rows {
     pub(super) p99: String,
-    pub(super) pushed: Markup,
-    pub(super) ended: Markup,
+    pub(super) died: u64,
+    pub(super) crashed: u64,
+    pub(super) pushed: u64,
+    pub(super) ended: u64,
 }
 
 impl Row {
-    pub(super) fn new(listed: &Listed, known: &Known) -> Self {
-        let trouble = Trouble::of(listed);
+    pub(super) fn new(ranked: &Ranked, known: &Known) -> Self {
+        let listed = &ranked.listed;
         Self {
             name: show::text(&listed.queue),
             segment: segment(&listed.queue),
             error: listed.error.as_deref().map(show::text),
-            counts: listed
-                .counts
-                .as_ref()
-                .map(|counts| Shown::new(counts, trouble)),
-            is_trouble: matches!(trouble, Trouble::Unreadable | Trouble::Overdue(_)),
+            counts: listed.counts.as_ref().map(Shown::new),
+            trouble: ranked.trouble,
             due: known.due.as_ref().map(|(due, _)| {
-                let sum = due.0.iter().sum();
-                let label = format!("due within an hour, each 5 minutes: {}", numbers(&due.0));
-                (chart::spark(&due.0, &label), show::short(sum))
+                let hour = due.hour();
+                let label = format!("due within an hour, each 5 minutes: {}", numbers(&hour));
+                (chart::spark(&hour, &label), hour.iter().sum())
             }),
-            lately: known.lately.as_ref().map(|(lately, _)| Lately {
-                p50: time(lately.p50_us),
-                p99: time(lately.p99_us),
-                pushed: show::short(lately.pushed),
-                ended: show::short(lately.ended),
+            lately: known.lately.as_ref().map(|(lately, _)| Rows {
+                p99: time(lately.recent.p99_us),
+                died: lately.recent.died,
+                crashed: lately.recent.crashed,
+                pushed: lately.pushed,
+                ended: lately.ended,
             }),
             cancelled: known
                 .day
@@ -180,22 +163,37 @@ impl Row {
                 .map(|(day, _)| show::percent(day.cancelled, day.ended)),
         }
     }
+
+    /// The number of crashes of the last ten minutes.
+    pub(super) fn crashed(&self) -> u64 {
+        self.lately.as_ref().map_or(0, |lately| lately.crashed)
+    }
+
+    /// The number of messages that died in the last ten minutes.
+    pub(super) fn died(&self) -> u64 {
+        self.lately.as_ref().map_or(0, |lately| lately.died)
+    }
 }
 
 impl Shown {
-    fn new(counts: &Counts, trouble: Trouble) -> Self {
+    fn new(counts: &Counts) -> Self {
         Self {
             paused: counts.paused,
-            waiting: show::short(counts.scheduled.saturating_sub(counts.due)),
-            due: show::short(counts.due.saturating_add(counts.ready)),
-            leased: show::short(counts.leased),
-            dead: show::short(counts.dead),
-            has_dead: counts.dead > 0,
+            waiting: counts.scheduled.saturating_sub(counts.due),
+            due: counts.due.saturating_add(counts.ready),
+            leased: counts.leased,
+            dead: counts.dead,
             overdue: (counts.overdue_ms > 0).then(|| show::duration(counts.overdue_ms)),
-            is_overdue: matches!(trouble, Trouble::Overdue(Reverse(_))),
-            nodes: show::short(counts.nodes),
+            nodes: counts.nodes,
         }
     }
+}
+
+/// A cell with a number: a zero is quiet.
+pub(super) fn cell(label: &str, count: u64) -> Markup {
+    let class = if count == 0 { " class=\"zero\"" } else { "" };
+    let count = show::short(count);
+    Markup::of(format!("<td{class} data-label=\"{label}\">{count}</td>"))
 }
 
 /// Formats a lateness; a dash if no message was delivered.
@@ -216,69 +214,30 @@ fn numbers(counts: &[u64]) -> String {
 mod tests {
     use super::*;
 
-    fn listed(name: &str, change: impl FnOnce(&mut Counts)) -> Listed {
-        let mut counts = Counts::default();
-        change(&mut counts);
-        Listed {
-            age_ms: None,
+    fn listed(name: &str) -> Ranked {
+        let listed = Listed {
             queue: name.to_owned(),
-            counts: Some(counts),
-            error: None,
-        }
-    }
-
-    fn all() -> Vec<Listed> {
-        let unreadable = Listed {
-            error: Some("WRONGTYPE".to_owned()),
-            ..listed("z-broken", |_| {})
+            counts: Some(Counts::default()),
+            ..Listed::default()
         };
-        let unread = Listed {
-            counts: None,
-            ..listed("b-unread", |_| {})
-        };
-        vec![
-            listed("a-calm", |_| {}),
-            listed("a-dead", |counts| counts.dead = 1),
-            listed("a-paused", |counts| {
-                (counts.paused, counts.dead) = (true, 9);
-            }),
-            listed("a-late", |counts| counts.overdue_ms = 1_001),
-            listed("C-later", |counts| {
-                (counts.overdue_ms, counts.paused) = (60_000, true);
-            }),
-            listed("a-busy", |counts| counts.overdue_ms = 1_000),
-            unread,
-            unreadable,
-        ]
-    }
-
-    fn names(queues: &[Listed]) -> Vec<&str> {
-        queues.iter().map(|listed| listed.queue.as_str()).collect()
-    }
-
-    #[test]
-    fn queues_in_the_worst_trouble_are_first() {
-        let sorted = sorted(all(), "", Order::Trouble);
-        assert_eq!(
-            names(&sorted),
-            [
-                "z-broken", "C-later", "a-late", "a-paused", "a-dead", "a-busy", "a-calm",
-                "b-unread"
-            ]
-        );
+        Ranked::new(listed, None)
     }
 
     #[test]
     fn queues_are_sorted_and_filtered_by_name() {
+        let all = || ["a-late", "C-later", "b"].map(listed).into_iter().collect();
+        let names = |queues: Vec<Ranked>| -> Vec<_> {
+            queues
+                .into_iter()
+                .map(|ranked| ranked.listed.queue)
+                .collect()
+        };
         assert_eq!(
-            names(&sorted(all(), "", Order::Name)),
-            [
-                "C-later", "a-busy", "a-calm", "a-dead", "a-late", "a-paused", "b-unread",
-                "z-broken"
-            ]
+            names(sorted(all(), "", Order::Name)),
+            ["C-later", "a-late", "b"]
         );
         assert_eq!(
-            names(&sorted(all(), "LATE", Order::Name)),
+            names(sorted(all(), "LATE", Order::Name)),
             ["C-later", "a-late"]
         );
         assert!(sorted(all(), "none", Order::Trouble).is_empty());

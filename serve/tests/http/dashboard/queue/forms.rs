@@ -50,6 +50,27 @@ async fn form_changes_only_the_limits_that_were_edited() -> Result<()> {
         assert_eq!(answer.status, 400, "{wrong}: {}", answer.body);
         assert_has(&answer, &["Nothing was changed."]);
     }
+    // What was typed stays, the form is open, and the mistake is beside its field.
+    let body = "action=limits&rate=5+per+second&was_rate=&burst=10&was_burst=&keep_dead=1,000&was_keep_dead=100000";
+    let answer = submit(&instance, None, "/queues/orders", body).await?;
+    assert_eq!(answer.status, 400, "{}", answer.body);
+    assert_has(
+        &answer,
+        &[
+            "<details open>",
+            "name=\"rate\" value=\"5 per second\"",
+            "name=\"was_rate\" value=\"\"",
+            "name=\"keep_dead\" value=\"1,000\"",
+            "name=\"burst\" value=\"10\" aria-describedby=\"mistake-burst hint-burst\" aria-invalid=\"true\"",
+            "id=\"mistake-burst\">10: write 1 to 5. Nothing was changed.</p>",
+        ],
+    );
+    let right = body.replace("burst=10", "burst=2");
+    led(
+        &submit(&instance, None, "/queues/orders", &right).await?,
+        "/queues/orders?did=limits",
+    );
+    assert_eq!(queue.stats().await?.rate.map(|rate| rate.starts), Some(5));
     let answer = submit(
         &instance,
         None,
@@ -89,6 +110,7 @@ async fn form_pauses_a_queue_for_a_time() -> Result<()> {
         )
         .await?;
         assert_eq!(answer.status, 400, "{wrong}");
+        assert_has(&answer, &["id=\"mistake-for\""]);
     }
     let answer = submit(&instance, None, "/queues/orders", "action=explode").await?;
     assert_eq!(answer.status, 400);
