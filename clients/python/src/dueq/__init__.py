@@ -1,0 +1,3 @@
+from .errors import Applied, DueqError, ErrorKind
+from .model import *
+from .model import Message, MessageEnd, StoredMessage
