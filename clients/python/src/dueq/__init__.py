@@ -1,3 +1,52 @@
+"""Producer and consumer of dueq, a distributed delay queue on Redis."""
+
+from .client import Client, Queue
 from .errors import Applied, DueqError, ErrorKind
-from .model import *
-from .model import Message, MessageEnd, StoredMessage
+from .model import (
+    CancelOutcome,
+    EndKind,
+    Message,
+    MessageEnd,
+    MessageState,
+    OnConflict,
+    OnExpire,
+    Options,
+    PushOutcome,
+    Receipt,
+    Rescheduled,
+    RescheduleOutcome,
+    RunNowOutcome,
+    SettleOutcome,
+    StoredMessage,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Applied",
+    "CancelOutcome",
+    "Client",
+    "DueqError",
+    "EndKind",
+    "ErrorKind",
+    "Message",
+    "MessageEnd",
+    "MessageState",
+    "OnConflict",
+    "OnExpire",
+    "Options",
+    "PushOutcome",
+    "Queue",
+    "Receipt",
+    "RescheduleOutcome",
+    "Rescheduled",
+    "RunNowOutcome",
+    "SettleOutcome",
+    "StoredMessage",
+    "connect",
+]
+
+
+def connect(url: str) -> Client:
+    """A client of `redis://`, `rediss://`, `unix://`, `redis+cluster://` or `redis+sentinel://`."""
+    return Client(url)
