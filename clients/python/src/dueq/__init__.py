@@ -1,6 +1,7 @@
 """Producer and consumer of dueq, a distributed delay queue on Redis."""
 
 from .client import Client, Queue
+from .delivery import Delivery, Retry, Settlement
 from .errors import Applied, DueqError, ErrorKind
 from .model import (
     CancelOutcome,
@@ -19,6 +20,7 @@ from .model import (
     SettleOutcome,
     StoredMessage,
 )
+from .worker import Worker
 
 __version__ = "0.1.0"
 
@@ -26,6 +28,7 @@ __all__ = [
     "Applied",
     "CancelOutcome",
     "Client",
+    "Delivery",
     "DueqError",
     "EndKind",
     "ErrorKind",
@@ -40,9 +43,12 @@ __all__ = [
     "Receipt",
     "RescheduleOutcome",
     "Rescheduled",
+    "Retry",
     "RunNowOutcome",
     "SettleOutcome",
+    "Settlement",
     "StoredMessage",
+    "Worker",
     "connect",
 ]
 

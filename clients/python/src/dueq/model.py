@@ -21,7 +21,7 @@ MAX_DELAY_MS = 3_155_760_000_000  # 100 years
 MAX_WINDOW_MS = 2_592_000_000  # 30 days
 MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
-_TRACE_PARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+TRACE_PARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class MessageState(StrEnum):
@@ -176,7 +176,7 @@ class Options(TypedDict, total=False):
 class Message:
     """A message to push: its payload, and options as in `Options`. It is checked here, before anything is sent."""
 
-    __slots__ = ("due", "id", "on_conflict", "options", "payload", "repeatable")
+    __slots__ = ("_given", "due", "id", "on_conflict", "options", "payload", "repeatable")
 
     def __init__(self, payload: bytes | str, **given: Any) -> None:
         unknown = given.keys() - Options.__annotations__.keys()
@@ -184,6 +184,7 @@ class Message:
             raise TypeError(f"a message has no option {sorted(unknown)[0]!r}")
         if not isinstance(payload, bytes | str):
             raise TypeError(f"a payload is bytes or str, not {type(payload).__name__}: encode it, such as by json.dumps")
+        self._given = given
         self.payload = encoded(payload)
         if len(self.payload) > MAX_PAYLOAD_BYTES:
             text = f"the payload has {len(self.payload)} bytes, no queue takes more than {MAX_PAYLOAD_BYTES}"
@@ -194,6 +195,10 @@ class Message:
         # A repeated push with `NEXT` changes nothing if the first one was applied.
         self.repeatable = self.on_conflict in (OnConflict.KEEP, OnConflict.NEXT)
         self.options = " ".join(_words(given, self.on_conflict, self.due))
+
+    def named(self, id: bytes) -> Message:
+        """This message with this id, unless its producer has given it one."""
+        return self if self._given.get("id") is not None else Message(self.payload, **self._given | {"id": id})
 
     @property
     def arguments(self) -> tuple[bytes, str, bytes, str]:
@@ -207,7 +212,7 @@ def _words(given: dict[str, Any], on_conflict: OnConflict, due: str) -> list[str
     if on_conflict is not OnConflict.KEEP:
         words.append(f"on_conflict={on_conflict}")
     if (parent := given.get("trace_parent")) is not None:
-        if not _TRACE_PARENT.fullmatch(parent):
+        if not TRACE_PARENT.fullmatch(parent):
             raise invalid("trace_parent is not a W3C traceparent of version 00")
         words.append(f"traceparent={parent}")
     after, at = given.get("expires_after"), given.get("expires_at")

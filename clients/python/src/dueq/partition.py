@@ -66,8 +66,8 @@ class Partition:
         """One try of a call."""
         sent = monotonic()
         raw = await self._servers.run(verb, self.keys.ten, (fence, *arguments))
-        reply = Reply.read(verb, raw)
-        self.clock.observe(sent, monotonic(), reply.header.now_us)
+        reply = Reply.read(verb, raw, sent, monotonic())
+        self.clock.observe(sent, reply.received, reply.header.now_us)
         return reply
 
     async def call_patiently(self, verb: str, *arguments: Word, fence: str = "") -> Reply:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from .errors import Applied, DueqError, ErrorKind, invalid, unexpected
 from .model import (
-    CancelOutcome,
+    TRACE_PARENT,
     EndKind,
     MessageEnd,
     MessageState,
-    PushOutcome,
-    RescheduleOutcome,
-    RunNowOutcome,
-    SettleOutcome,
     StoredMessage,
-    _TRACE_PARENT,
     shown,
 )
 
@@ -36,11 +31,15 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
+    """A reply, and between which times of the monotonic clock the call was made."""
+
     header: Header
     body: list[Any]
+    sent: float = 0.0
+    received: float = 0.0
 
     @classmethod
-    def read(cls, verb: str, raw: Any) -> Reply:
+    def read(cls, verb: str, raw: Any, sent: float = 0.0, received: float = 0.0) -> Reply:
         try:
             head = raw[0]
             now_us, incarnation, seq, head_ms, deadline_ms, paused = head[:6]
@@ -53,7 +52,7 @@ class Reply:
             )
         except (TypeError, ValueError, LookupError, AttributeError):
             raise unexpected(verb, raw) from None
-        return cls(header, raw[1:])
+        return cls(header, raw[1:], sent, received)
 
 
 def _time(ms: int) -> int | None:
@@ -109,7 +108,7 @@ def _granted(id: bytes, payload: bytes, detail: bytes, queue_limit: int | None) 
         crashes,
         0 < limit <= max(tries - 1 - crashes, 0) + 1,
         # Handlers copy it into HTTP headers, so a malformed one is left out.
-        parent if _TRACE_PARENT.fullmatch(parent) else None,
+        parent if TRACE_PARENT.fullmatch(parent) else None,
         _expiry(words, due_ms),
         _number(words, "cost", 1),
         _number(words, "snoozes", 0),
@@ -250,5 +249,3 @@ def verdict(text: str, repeated: bool, latest_start_us: int) -> str:
         return "unknown"
     return "final"
 
-
-Outcome = TypeVar("Outcome", PushOutcome, CancelOutcome, RescheduleOutcome, RunNowOutcome, SettleOutcome)

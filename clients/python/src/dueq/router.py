@@ -24,7 +24,7 @@ class Router:
     """The partitions of one queue, by the newest map that this client has seen."""
 
     def __init__(self, servers: Servers, queue: str) -> None:
-        self._servers = servers
+        self.servers = servers
         self.queue = queue
         self.map: PartitionMap | None = None
         self._partitions: dict[str, Partition] = {}
@@ -36,7 +36,7 @@ class Router:
     def partition(self, tag: str) -> Partition:
         partition = self._partitions.get(tag)
         if partition is None:
-            partition = self._partitions[tag] = Partition(self._servers, self.queue, tag)
+            partition = self._partitions[tag] = Partition(self.servers, self.queue, tag)
         return partition
 
     def lane(self, tag: str, verb: str, fence: str = "") -> Lane:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, unquote
@@ -22,6 +22,8 @@ from redis.exceptions import (
     RedisError,
     ResponseError,
 )
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeout
 
 from ._scripts import SCRIPTS
 from .errors import Applied, DueqError, ErrorKind, invalid, of_reply
@@ -83,6 +85,30 @@ class Server:
         await self.call("SCRIPT", "LOAD", text)
         return await self.call("EVALSHA", sha, len(keys), *keys, *arguments, asking=asking)
 
+    async def listen(self, channel: str, heard: Callable[[bytes | None], None]) -> None:
+        """Passes on what is published to a shard channel, and None once it is subscribed. Ends with an error."""
+        async with self.connection() as connection:
+            silent = False
+            try:
+                await connection.send_command("SSUBSCRIBE", channel)
+                while True:
+                    message = await connection.read_response(disable_decoding=True, timeout=RESPONSE_LIMIT)
+                    if message is None:
+                        if silent:
+                            raise RedisTimeout("no pong")
+                        await connection.send_command("PING")
+                        silent = True
+                        continue
+                    silent = False
+                    if message[0] == b"sunsubscribe":  # the slot has moved to another server
+                        raise RedisConnectionError("the subscription has ended")
+                    if message[0] in (b"smessage", b"ssubscribe"):
+                        heard(message[2] if message[0] == b"smessage" else None)
+            except (RedisError, OSError, asyncio.TimeoutError) as error:
+                raise self._failed(error) from error
+            finally:
+                await connection.disconnect(nowait=True)
+
     async def _exchange(self, connection: AbstractConnection, *words: Word) -> Any:
         try:
             await connection.send_command(*words)
@@ -120,7 +146,7 @@ class Server:
         if isinstance(error, InvalidResponse):
             text = f"the reply of redis at {self.address} cannot be read: {error}"
             return DueqError(ErrorKind.SERVER, Applied.UNKNOWN, text)
-        if isinstance(error, TimeoutError) or type(error).__name__ == "TimeoutError":
+        if isinstance(error, RedisTimeout | TimeoutError):
             text = f"redis at {self.address} did not answer within {RESPONSE_LIMIT:g} s"
             return DueqError(ErrorKind.TIMEOUT, Applied.UNKNOWN, text)
         text = f"the connection to redis at {self.address} was lost: {error}"
