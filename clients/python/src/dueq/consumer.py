@@ -18,7 +18,7 @@ from .client import Queue
 from .delivery import Delivery, Retry, Settlement
 from .errors import DueqError, ErrorKind, invalid
 from .model import SettleOutcome
-from .node import Node
+from .node import Node, end_all
 from .partition import Partition
 from .routes import HOME, id_of_follow_up, index_of
 
@@ -28,6 +28,8 @@ _MAX_CLAIM = 256
 _EXTEND = 128
 _ERROR_BYTES = 1_024
 _SETTLE_PAUSE = 0.1
+_CLEANUP = 2.0
+"""How long a handler that is cancelled at the end of the worker may clean up."""
 # An async function, or a blocking one, which runs in a thread. A value that is no Settlement counts as an ack.
 Handler = Callable[[Delivery], Awaitable[object]] | Callable[[Delivery], object]
 
@@ -67,7 +69,7 @@ class Consumer:
         self._node_id = node_id
         self._nodes: dict[str, tuple[Node, asyncio.Task[None]]] = {}
         self._held: set[_Held] = set()
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._tasks: set[asyncio.Task[Any] | None] = set()
         self._group: asyncio.TaskGroup | None = None
         self._is_stopping = False
         self._is_remapping = False
@@ -77,8 +79,6 @@ class Consumer:
         """Handles messages until `stop` is set; then lets handlers end for `grace` seconds, and releases the rest."""
         async with asyncio.TaskGroup() as group:
             self._group = group
-            if isinstance(self._threads, ThreadPoolExecutor):
-                log.debug("queue %s: blocking handlers run in threads", self.queue.name)
             try:
                 await self.queue.router.refresh()
             except DueqError as error:
@@ -87,10 +87,8 @@ class Consumer:
             extends = group.create_task(self._extends())
             await stop.wait()
             await self._leave(grace)
-            extends.cancel()
-            for _, task in self._nodes.values():
-                task.cancel()
             self._group = None
+            await end_all([extends, *(task for _, task in self._nodes.values())])
 
     @property
     def running(self) -> int:
@@ -103,7 +101,7 @@ class Consumer:
             return
         tags = router.map.tags if router.map else (HOME,)
         for tag in self._nodes.keys() - set(tags):
-            self._nodes.pop(tag)[1].cancel()
+            self._background(end_all([self._nodes.pop(tag)[1]]))
         for tag in tags:
             if tag not in self._nodes:
                 node = Node(router.servers, router.partition(tag), self._node_id, self)
@@ -170,6 +168,8 @@ class Consumer:
             settlement: Settlement | None = Settlement.release()
         else:
             settlement = await self._run_handler(delivery)
+        if held not in self._held:  # the worker has stopped without it
+            return
         self._held.discard(held)
         self._give_back(1)
         if settlement is not None:
@@ -324,9 +324,18 @@ class Consumer:
         while self._held and monotonic() < end:
             tasks = [held.task for held in self._held if held.task is not None]
             await asyncio.wait(tasks, timeout=end - monotonic(), return_when=asyncio.FIRST_COMPLETED)
-        for held in list(self._held):
+        for held in self._held:
             if held.task is not None:
                 held.task.cancel()  # its delivery is released
+        if self._held:
+            tasks = [held.task for held in self._held if held.task is not None]
+            await asyncio.wait(tasks, timeout=_CLEANUP)
+        for held in list(self._held):
+            log.error("%r: its handler does not end; the message is released", held.delivery)
+            self._held.discard(held)
+            self._tasks.discard(held.task)
+            await self._settle(held, Settlement.release())
+            held.delivery.lose()
         while self._tasks:
             await asyncio.wait(list(self._tasks))
         if self._threads is not None:

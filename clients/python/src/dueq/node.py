@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 import zlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from time import monotonic
 from typing import Protocol
 
@@ -130,9 +130,7 @@ class Node:
         """Waits for no more messages, and returns the wake-up tokens that this node may have taken."""
         self.wanted = False
         self._promote.clear()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.wait(self._tasks)
+        await end_all(self._tasks)
         await self._return_token()
 
     async def leave(self) -> None:
@@ -389,6 +387,15 @@ class Node:
         if self._is_failing:
             log.warning("queue %s: redis answers again", self.partition.queue)
         self._is_failing = False
+
+
+async def end_all(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancels tasks until they have ended: before Python 3.12 `wait_for`, as in redis-py, may swallow a cancellation."""
+    pending = {task for task in tasks if not task.done()}
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=0.1)
 
 
 def _is_newer(reply: Reply, old: Reply) -> bool:
