@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-VERBS = (
-    "ack ack_push again arrive beat bury cancel claim depart extend get promote push reap release remap "
-    "requeue reschedule retry run_now snooze throttle upsert"
-).split()
+VERBS = """
+    ack ack_push again arrive beat bury cancel claim depart extend get held promote push reap release remap requeue
+    reschedule retry run_now snooze throttle upsert
+"""
 
 
 def write(root: Path) -> None:
@@ -19,7 +19,7 @@ def write(root: Path) -> None:
             return
         raise SystemExit(f"{dist} is missing: build this package within the repository of dueq, or from its sdist")
     lines = ['"""Written by hatch_build.py from lua/dist."""\n', "SCRIPTS: dict[str, tuple[str, str]] = {"]
-    for verb in VERBS:
+    for verb in VERBS.split():
         text = (dist / f"{verb}.lua").read_text()
         lines.append(f"    {verb!r}: ({hashlib.sha1(text.encode()).hexdigest()!r}, {text!r}),")
     written = "\n".join([*lines, "}"]) + "\n"

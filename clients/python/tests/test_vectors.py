@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from dueq import DueqError, Message, MessageEnd, StoredMessage, replies
 from dueq.errors import of_reply
 from dueq.routes import Keys, PartitionMap, id_of_follow_up, index_of
@@ -98,7 +99,13 @@ def test_repeated_pushes_are_judged_as_the_rust_library_does() -> None:
 
 def raw(value: Any) -> Any:
     """The reply as redis-py returns it."""
-    return [raw(part) for part in value] if isinstance(value, list) else value.encode() if isinstance(value, str) else value
+    return (
+        [raw(part) for part in value]
+        if isinstance(value, list)
+        else value.encode()
+        if isinstance(value, str)
+        else value
+    )
 
 
 def test_whole_replies_are_decoded_as_the_rust_library_does() -> None:

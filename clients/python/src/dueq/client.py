@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from . import replies
 from .batches import Answer
-from .errors import Applied, DueqError, invalid
+from .errors import DueqError, invalid
 from .model import (
     CancelOutcome,
     Id,
@@ -142,7 +142,7 @@ class Queue:
                 _verb(message), message.id, *message.arguments, repeatable=message.repeatable
             )
         except DueqError as error:
-            raise error if error.applied is Applied.NO else error.marked(id=message.id)
+            raise error.of_message(message.id) from error
         return [_receipt(message, answer)]
 
     async def cancel(self, id: Id, *, dead: bool = False) -> CancelOutcome:
@@ -158,7 +158,7 @@ class Queue:
         due: datetime | int | None = None,
         expected: datetime | int | None = None,
     ) -> Rescheduled:
-        """Moves a message that waits. With `expected` only if that is its due time now: then a `due` is safe to repeat."""
+        """Moves a message that waits. With `expected` only from that due time; then a `due` may be repeated."""
         if delay is None and due is None:
             raise invalid("reschedule needs a delay or a due time")
         raw, word = checked_id(id), due_word(delay, due)
@@ -193,7 +193,7 @@ class Queue:
         try:
             answer = await self.router.item(verb, id, id, *more, repeatable=repeatable)
         except DueqError as error:
-            raise error if error.applied is Applied.NO else error.marked(id=id)
+            raise error.of_message(id) from error
         return decoded("cancel" if verb == "cancel_dead" else verb, answer)
 
 
@@ -202,7 +202,7 @@ def decoded(verb: str, answer: Answer) -> replies.Result:
         return replies.result(verb, answer.text)
     except DueqError as error:
         # The limits of the queue may have changed since an earlier try, which may have been applied.
-        raise error.of_repeated() if answer.repeated else error
+        raise (error.of_repeated() if answer.repeated else error) from error
 
 
 def _verb(message: Message) -> str:
@@ -211,9 +211,7 @@ def _verb(message: Message) -> str:
 
 def _receipt(message: Message, answer: Answer | Exception) -> Receipt:
     if isinstance(answer, Exception):
-        if isinstance(answer, DueqError) and answer.applied is not Applied.NO:
-            raise answer.marked(id=message.id)
-        raise answer
+        raise answer.of_message(message.id) if isinstance(answer, DueqError) else answer
     found = decoded(_verb(message), answer)
     state = MessageState(found.state) if found.state else None
     return Receipt(shown(message.id), PushOutcome(found.outcome), state, found.ms)

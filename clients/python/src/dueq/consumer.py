@@ -69,7 +69,7 @@ class Consumer:
         self._node_id = node_id
         self._nodes: dict[str, tuple[Node, asyncio.Task[None]]] = {}
         self._held: set[_Held] = set()
-        self._tasks: set[asyncio.Task[Any] | None] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._group: asyncio.TaskGroup | None = None
         self._is_stopping = False
         self._is_remapping = False
@@ -170,6 +170,9 @@ class Consumer:
             settlement = await self._run_handler(delivery)
         if held not in self._held:  # the worker has stopped without it
             return
+        if settlement is not None and settlement.verb == "throttle":
+            await self._settle(held, settlement)  # first: the place of this handler must not start another message
+            settlement = None
         self._held.discard(held)
         self._give_back(1)
         if settlement is not None:
@@ -223,7 +226,9 @@ class Consumer:
                 log.error("%r was not settled, and is delivered again: %s", held.delivery, error)
                 return
             if outcome in (SettleOutcome.GONE, SettleOutcome.LOST):
-                log.info("%r: %s answered %s: settled before, or the lease was lost", held.delivery, settlement.verb, outcome)
+                log.info(
+                    "%r: %s answered %s: settled before, or the lease was lost", held.delivery, settlement.verb, outcome
+                )
             return
 
     async def _settled(self, held: _Held, settlement: Settlement) -> SettleOutcome:
@@ -263,7 +268,9 @@ class Consumer:
             words = [word for message in messages for word in message.arguments]
             fence = f"m{map.epoch}" if map else ""
             try:
-                reply = await partition.call_patiently("ack_push", delivery.token + delivery.id_bytes, *words, fence=fence)
+                reply = await partition.call_patiently(
+                    "ack_push", delivery.token + delivery.id_bytes, *words, fence=fence
+                )
             except DueqError as error:
                 if error.is_remapped and await router.refresh():
                     continue
@@ -333,7 +340,7 @@ class Consumer:
         for held in list(self._held):
             log.error("%r: its handler does not end; the message is released", held.delivery)
             self._held.discard(held)
-            self._tasks.discard(held.task)
+            self._tasks -= {held.task}
             await self._settle(held, Settlement.release())
             held.delivery.lose()
         while self._tasks:

@@ -36,7 +36,7 @@ class Applied(StrEnum):
 
 
 class DueqError(Exception):
-    """The error of any call. `retryable`: the same call may succeed later. `id`: of the message, if it may be stored."""
+    """The error of any call. `id` is that of the message, if it may have been stored."""
 
     def __init__(
         self,
@@ -59,6 +59,7 @@ class DueqError(Exception):
 
     @property
     def retryable(self) -> bool:
+        """Whether the same call may succeed later. `applied` says whether repeating it is harmless."""
         return self.kind in (ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT, ErrorKind.FULL)
 
     @property
@@ -89,6 +90,10 @@ class DueqError(Exception):
             return self
         return self.marked(Applied.UNKNOWN, note=" (an earlier try may have taken effect)")
 
+    def of_message(self, id: bytes) -> DueqError:
+        """This error with the id of the message, unless the call was not applied."""
+        return self if self.applied is Applied.NO else self.marked(id=id)
+
 
 def _rebuilt(
     kind: ErrorKind, applied: Applied, text: str, code: str | None, detail: str, id: bytes | None
@@ -105,9 +110,8 @@ def unexpected(verb: str, what: object) -> DueqError:
     return DueqError(ErrorKind.SERVER, Applied.UNKNOWN, text)
 
 
-_REFUSED_FOR_NOW = frozenset(
-    "LOADING BUSY MASTERDOWN CLUSTERDOWN TRYAGAIN READONLY ASK MISCONF NOREPLICAS NOSCRIPT REMAPPED BEHIND".split()
-)
+_REFUSED_FOR_NOW = {"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "ASK"}
+_REFUSED_FOR_NOW |= {"MISCONF", "NOREPLICAS", "NOSCRIPT", "REMAPPED", "BEHIND"}
 _KINDS = {
     "MOVED": ErrorKind.UNSUPPORTED,
     "OOM": ErrorKind.FULL,
@@ -139,11 +143,11 @@ def of_reply(address: str, text: str) -> DueqError:
     code, _, detail = text.partition(" ")
     # Redis does not roll back a script that fails, and names the script in the text.
     in_script = "script: " in detail
-    denied_in_script = in_script and (code == "NOPERM" or code == "ERR" and detail.startswith(_LACKS_RIGHT))
+    denied_in_script = in_script and (code == "NOPERM" or (code == "ERR" and detail.startswith(_LACKS_RIGHT)))
     applied = Applied.NO
     if denied_in_script:
         kind, applied = ErrorKind.DENIED, Applied.UNKNOWN
-    elif code in _REFUSED_FOR_NOW or code == "ERR" and detail.startswith("max number of clients"):
+    elif code in _REFUSED_FOR_NOW or (code == "ERR" and detail.startswith("max number of clients")):
         kind = ErrorKind.UNAVAILABLE
     elif code == "UNBLOCKED":  # the server became a replica while the call was blocked
         kind, applied = ErrorKind.UNAVAILABLE, Applied.UNKNOWN

@@ -183,7 +183,9 @@ class Message:
         if unknown:
             raise TypeError(f"a message has no option {sorted(unknown)[0]!r}")
         if not isinstance(payload, bytes | str):
-            raise TypeError(f"a payload is bytes or str, not {type(payload).__name__}: encode it, such as by json.dumps")
+            raise TypeError(
+                f"a payload is bytes or str, not {type(payload).__name__}: encode it, such as by json.dumps"
+            )
         self._given = given
         self.payload = encoded(payload)
         if len(self.payload) > MAX_PAYLOAD_BYTES:

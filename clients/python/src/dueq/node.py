@@ -390,7 +390,7 @@ class Node:
 
 
 async def end_all(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancels tasks until they have ended: before Python 3.12 `wait_for`, as in redis-py, may swallow a cancellation."""
+    """Cancels tasks until they have ended: `wait_for` of Python 3.11, which redis-py calls, may swallow one."""
     pending = {task for task in tasks if not task.done()}
     while pending:
         for task in pending:

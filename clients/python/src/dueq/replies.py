@@ -6,14 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import Applied, DueqError, ErrorKind, invalid, unexpected
-from .model import (
-    TRACE_PARENT,
-    EndKind,
-    MessageEnd,
-    MessageState,
-    StoredMessage,
-    shown,
-)
+from .model import TRACE_PARENT, EndKind, MessageEnd, MessageState, StoredMessage, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +40,7 @@ class Reply:
             for number in (now_us, seq, head_ms, deadline_ms, paused, epoch or 0):
                 if not isinstance(number, int):
                     raise TypeError("no integer")
-            header = Header(
-                now_us, incarnation.decode(), seq, _time(head_ms), _time(deadline_ms), paused != 0, epoch
-            )
+            header = Header(now_us, incarnation.decode(), seq, _time(head_ms), _time(deadline_ms), paused != 0, epoch)
         except (TypeError, ValueError, LookupError, AttributeError):
             raise unexpected(verb, raw) from None
         return cls(header, raw[1:], sent, received)
@@ -230,7 +221,9 @@ def _refusal(verb: str, word: str, detail: str) -> DueqError:
         return invalid(detail, "TOO_LARGE" if detail.startswith("payload has ") else None)
     if word == "FULL":
         what = "push with shorter windows" if detail.startswith("this queue may remember") else "work it off"
-        return DueqError(ErrorKind.FULL, Applied.NO, f"FULL: {detail}; {what}, or raise the limit: dueq configure QUEUE")
+        return DueqError(
+            ErrorKind.FULL, Applied.NO, f"FULL: {detail}; {what}, or raise the limit: dueq configure QUEUE"
+        )
     return unexpected(verb, f"{word} {detail}")
 
 
@@ -248,4 +241,3 @@ def verdict(text: str, repeated: bool, latest_start_us: int) -> str:
     if dot and ms.isdecimal() and fraction.isdecimal() and int(ms) * 1_000 + int(fraction) <= latest_start_us:
         return "unknown"
     return "final"
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
 
 from .batches import Answer, Lane, Refused
@@ -59,7 +59,7 @@ class Router:
 
         return await self._routed(id, send)
 
-    async def items(self, verb: str, items: list[tuple[bytes, tuple[Word, ...], bool]]) -> list[Answer | Exception]:
+    async def items(self, verb: str, items: Sequence[tuple[bytes, tuple[Word, ...], bool]]) -> list[Answer | Exception]:
         """Sends many items, as few calls as their partitions allow."""
         if not self._learned:
             await self.learn()
@@ -202,7 +202,9 @@ class Router:
             if error.kind not in (ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT):
                 raise
         reads = (self.partition(str(tag)).read_map() for tag in range(_SEARCHED_TAGS))
-        texts = [text for text in await asyncio.gather(*reads, return_exceptions=True) if isinstance(text, str) and text]
+        texts = [
+            text for text in await asyncio.gather(*reads, return_exceptions=True) if isinstance(text, str) and text
+        ]
         maps = [PartitionMap.parse(self.queue, text) for text in texts]
         if maps:
             self.map, self._learned = max(maps, key=lambda map: map.epoch), True

@@ -49,7 +49,7 @@ def _settings() -> dict[str, Any]:
 class Server:
     """One server, through a pool of redis-py. A call has its connection for itself."""
 
-    def __init__(self, pool: ConnectionPool[Any], address: str) -> None:
+    def __init__(self, pool: ConnectionPool, address: str) -> None:
         self._pool = pool
         self.address = address
         self._checked = False
@@ -58,8 +58,8 @@ class Server:
     async def connection(self) -> AsyncIterator[AbstractConnection]:
         """A connection to write to and read from."""
         try:
-            connection = await self._pool.get_connection()
-        except (RedisError, OSError, asyncio.TimeoutError) as error:
+            connection: AbstractConnection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+        except (TimeoutError, RedisError, OSError) as error:
             raise self._unreached(error) from error
         try:
             yield connection
@@ -104,7 +104,7 @@ class Server:
                         raise RedisConnectionError("the subscription has ended")
                     if message[0] in (b"smessage", b"ssubscribe"):
                         heard(message[2] if message[0] == b"smessage" else None)
-            except (RedisError, OSError, asyncio.TimeoutError) as error:
+            except (TimeoutError, RedisError, OSError) as error:
                 raise self._failed(error) from error
             finally:
                 await connection.disconnect(nowait=True)
@@ -113,7 +113,7 @@ class Server:
         try:
             await connection.send_command(*words)
             return await connection.read_response(disable_decoding=True)
-        except (RedisError, OSError, asyncio.TimeoutError) as error:
+        except (TimeoutError, RedisError, OSError) as error:
             raise self._failed(error) from error
 
     async def _check(self, connection: AbstractConnection) -> None:
@@ -224,7 +224,7 @@ class Cluster(Servers):
     def _at(self, host: str, port: int) -> Server:
         server = self._servers.get((host, port))
         if server is None:
-            pool: ConnectionPool[Any] = ConnectionPool(host=host, port=port, **self._settings)
+            pool: ConnectionPool = ConnectionPool(host=host, port=port, **self._settings)
             server = self._servers[host, port] = Server(pool, f"{host}:{port}")
         return server
 
@@ -300,7 +300,7 @@ def servers_of(url: str) -> Servers:
     base = base.replace("valkeys", "rediss").replace("valkey", "redis")
     if not kind:
         try:
-            pool: ConnectionPool[Any] = ConnectionPool.from_url(f"{base}://{rest}", **_settings())
+            pool: ConnectionPool = ConnectionPool.from_url(f"{base}://{rest}", **_settings())
         except ValueError as error:
             raise invalid(f"the URL cannot be read: {error}") from None
         shown = pool.connection_kwargs
@@ -323,8 +323,10 @@ def servers_of(url: str) -> Servers:
         for name, short in (("username", "user"), ("password", "password"))
         if f"sentinel_{short}" in own
     }
-    sentinel = Sentinel([_place(host, 26379) for host in hosts.split(",")], sentinel_kwargs=of_sentinels)
-    pool = SentinelConnectionPool(service, sentinel, ssl=base == "rediss", db=int(database or 0), **settings)
+    sentinel_of: Any = Sentinel  # redis-py has no types here
+    sentinel = sentinel_of([_place(host, 26379) for host in hosts.split(",")], sentinel_kwargs=of_sentinels)
+    pool_of: Any = SentinelConnectionPool
+    pool = pool_of(service, sentinel, ssl=base == "rediss", db=int(database or 0), **settings)
     return OneServer(Server(pool, f"the master of {service}"), sentinel)
 
 

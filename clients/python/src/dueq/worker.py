@@ -84,5 +84,5 @@ class Worker:
                 group.create_task(consumer.run(self._stop, grace))
 
     def stop(self) -> None:
-        """Claims no more messages, and ends `run` when the handlers have ended. Fit for a signal handler of the loop."""
+        """Claims no more messages, and ends `run` once the handlers have ended. Fit for signal handlers."""
         self._stop.set()
