@@ -14,11 +14,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import dueq
 import pytest
+from servers_for_tests import Proxy, RedisServer
+
+import dueq
 from dueq import Client, Delivery, DueqError, Message, MessageState, Retry, Settlement, Worker
 from dueq._scripts import SCRIPTS
-from servers_for_tests import Proxy, RedisServer
 
 LIMIT = 30
 
@@ -433,15 +434,14 @@ def test_two_workers_share_the_messages_and_take_over(server: RedisServer) -> No
 
             return client.worker().queue("q", handle, concurrency=4)
 
-        async with clients[0] as one, clients[1] as two:
-            async with running(worker("one", one)):
-                async with running(worker("two", two)):
-                    await one.queue("q").push_many(Message("", delay=0.1 + n / 400) for n in range(400))
-                    await until(lambda: server.meta("q", "acked") == 400)
-                assert min(by["one"], by["two"]) > 20
-                began = time.monotonic()
-                await one.queue("q").push("", delay=0.2)
-                await until(lambda: server.meta("q", "acked") == 401)
-                assert time.monotonic() - began < 2
+        async with clients[0] as one, clients[1] as two, running(worker("one", one)):
+            async with running(worker("two", two)):
+                await one.queue("q").push_many(Message("", delay=0.1 + n / 400) for n in range(400))
+                await until(lambda: server.meta("q", "acked") == 400)
+            assert min(by["one"], by["two"]) > 20
+            began = time.monotonic()
+            await one.queue("q").push("", delay=0.2)
+            await until(lambda: server.meta("q", "acked") == 401)
+            assert time.monotonic() - began < 2
 
     asyncio.run(main())

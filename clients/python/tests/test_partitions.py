@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import dueq
 import pytest
-from dueq import CancelOutcome, Delivery, Message, PushOutcome, Settlement
 from servers_for_tests import RedisServer
 from test_consumer import running, until
+
+import dueq
+from dueq import CancelOutcome, Delivery, Message, PushOutcome, Settlement
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = Path(os.environ.get("DUEQ_PROGRAM", ROOT / "target" / "debug" / "dueq"))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-import dueq
 import pytest
+from servers_for_tests import Proxy, RedisServer
+
+import dueq
 from dueq import Applied, CancelOutcome, DueqError, EndKind, ErrorKind, Message, MessageState, OnConflict, PushOutcome
 from dueq._scripts import SCRIPTS
-from servers_for_tests import Proxy, RedisServer
 
 
 def is_call(verb: str) -> bytes:

@@ -115,7 +115,7 @@ class Queue:
 
         Pushes that are made while a call is under way share the next call.
         """
-        return (await self._push([Message(payload, **options)]))[0]
+        return await self.push_message(Message(payload, **options))
 
     async def push_many(self, messages: Iterable[Message]) -> list[Receipt | DueqError]:
         """Stores many messages in few calls. Each has a receipt or an error of its own, in their order."""
@@ -134,16 +134,16 @@ class Queue:
                     found[at] = error
         return found
 
-    async def _push(self, messages: list[Message]) -> list[Receipt]:
+    async def push_message(self, message: Message) -> Receipt:
+        """Stores a message that is made already."""
         self.client.check()
-        message = messages[0]
         try:
             answer = await self.router.item(
                 _verb(message), message.id, *message.arguments, repeatable=message.repeatable
             )
         except DueqError as error:
             raise error.of_message(message.id) from error
-        return [_receipt(message, answer)]
+        return _receipt(message, answer)
 
     async def cancel(self, id: Id, *, dead: bool = False) -> CancelOutcome:
         """Removes a message that waits; with `dead` also one that is dead. Repeated, it is `CANCELLED` for 12 s."""

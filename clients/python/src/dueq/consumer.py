@@ -16,8 +16,8 @@ from typing import Any
 from . import replies
 from .client import Queue
 from .delivery import Delivery, Retry, Settlement
-from .errors import DueqError, ErrorKind, invalid
-from .model import SettleOutcome
+from .errors import Applied, DueqError, ErrorKind, invalid
+from .model import Message, SettleOutcome
 from .node import Node, end_all
 from .partition import Partition
 from .routes import HOME, id_of_follow_up, index_of
@@ -252,27 +252,36 @@ class Consumer:
         return SettleOutcome(found.outcome)
 
     async def _ack_push(self, held: _Held, settlement: Settlement) -> SettleOutcome:
+        """Acks and stores the follow-ups in one step, but for those that the partitions' change takes elsewhere."""
         router, delivery, partition = self.queue.router, held.delivery, held.partition
+        id = delivery.id_bytes
+        messages = [one.named(id_of_follow_up(id, number)) for number, one in enumerate(settlement.messages, 1)]
         while True:
             map = router.map
-            messages = [
-                message.named(id_of_follow_up(delivery.id_bytes, number))
-                for number, message in enumerate(settlement.messages, 1)
-            ]
+            here: list[Message] = []
             for message in messages:
-                lists = (map.old, map.new) if map else ()
-                if any(tags and tags[index_of(message.id, len(tags))] != partition.tag for tags in lists):
+                lists = [tags for tags in (map.old, map.new) if tags] if map else []
+                if all(tags[index_of(message.id, len(tags))] == partition.tag for tags in lists):
+                    here.append(message)
+                elif map and map.old == map.new:
                     raise invalid(
-                        f"the follow-up {message.id!r} belongs to another partition: name it {{{delivery.id}}}/..."
+                        f"the follow-up {message.id!r} is of another partition: name it {{{delivery.id}}}/..."
                     )
-            words = [word for message in messages for word in message.arguments]
+                else:
+                    await self.queue.push_message(message)
+            if not here:
+                return SettleOutcome(
+                    replies.result(
+                        "ack", (await router.lane(partition.tag, "ack").submit(delivery.token, id)).text
+                    ).outcome
+                )
+            words = [word for message in here for word in message.arguments]
             fence = f"m{map.epoch}" if map else ""
             try:
-                reply = await partition.call_patiently(
-                    "ack_push", delivery.token + delivery.id_bytes, *words, fence=fence
-                )
+                reply = await partition.call_patiently("ack_push", delivery.token + id, *words, fence=fence)
             except DueqError as error:
-                if error.is_remapped and await router.refresh():
+                if error.is_remapped and error.applied is Applied.NO and await router.refresh():
+                    messages = here
                     continue
                 raise
             word, texts = reply.body[0].decode(), [text.decode() for text in reply.body[1]]

@@ -358,15 +358,16 @@ class Node:
         if monotonic() - self._moving[1] < _STRANDED or epoch is None:
             return
         self._moving, fence, own = None, f"m{epoch}", self.partition
+        tag = moving.decode().split(" ")[1]
         try:
-            number, tag = (await own.call("depart", "", 0, "-", 5_000, fence=fence)).body[:2]
+            number = (await own.call("depart", "", 0, tag, 5_000, fence=fence)).body[0]
             if not number:
                 return
-            target = Partition(self._servers, own.queue, tag.decode())
+            target = Partition(self._servers, own.queue, tag)
             answer = (await target.call_patiently("arrive", own.tag, number, "", fence=fence)).body[0]
             verdict = {b"VOID": "back", b"APPLIED": "done"}.get(answer.partition(b" ")[0])
             if verdict:
-                await own.call_patiently("depart", f"{verdict}={number}", 0, "-", 5_000, fence=fence)
+                await own.call_patiently("depart", f"{verdict}={number}", 0, tag, 5_000, fence=fence)
         except DueqError as error:
             log.warning("queue %s: a batch stays on its way to another partition: %s", own.queue, error)
 
