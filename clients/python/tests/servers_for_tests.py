@@ -24,9 +24,13 @@ if not PROGRAM:
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """A port whose number + 10,000 is a port too: servers of a cluster use both."""
+    while True:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = int(listener.getsockname()[1])
+        if port < 55_000:
+            return port
 
 
 class RedisServer:
@@ -44,7 +48,8 @@ class RedisServer:
         return f"redis://127.0.0.1:{self.port}/"
 
     @property
-    def client(self) -> redis.Redis:
+    def client(self) -> Any:
+        # redis-py types the results of its blocking and its async client alike.
         return redis.Redis(port=self.port, socket_timeout=5)
 
     def start(self) -> None:
@@ -71,12 +76,11 @@ class RedisServer:
 
     def calls(self, command: str) -> int:
         """How many calls of a command the server has served."""
-        stats: Any = self.client.info("commandstats")
+        stats = self.client.info("commandstats")
         return int(stats.get(f"cmdstat_{command}", {}).get("calls", 0))
 
     def meta(self, queue: str, field: str) -> int:
-        value: Any = self.client.hget(f"dueq:{{{queue}}}:meta", field)
-        return int(value or 0)
+        return int(self.client.hget(f"dueq:{{{queue}}}:meta", field) or 0)
 
     def close(self) -> None:
         if self._process is not None and self._process.poll() is None:

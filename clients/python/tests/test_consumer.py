@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -130,7 +131,7 @@ def test_failures_are_retried_with_backoff_until_the_limit(server: RedisServer) 
             async with running(client.worker().queue(queue, handle, retry=Retry.fixed(0.1))):
                 await until(lambda: server.meta("q", "died") == 1)
             assert [(attempt, last) for attempt, last, _ in tries] == [(1, False), (2, False), (3, True)]
-            assert all(later[2] - earlier[2] >= 0.1 for earlier, later in zip(tries, tries[1:], strict=False))
+            assert all(later[2] - earlier[2] >= 0.1 for earlier, later in pairwise(tries))
 
     asyncio.run(main())
 
@@ -310,7 +311,7 @@ def test_the_message_of_a_killed_worker_comes_back(server: RedisServer) -> None:
 
         environment = {"PYTHONPATH": str(Path(dueq.__file__).parents[1])}
         command = [sys.executable, "-c", WORKER, server.url]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as other:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as other:  # noqa: ASYNC220
             async with dueq.connect(server.url) as client:
                 queue = client.queue("q")
                 await queue.push("", id="a")
@@ -356,7 +357,7 @@ def test_stopping_ends_handlers_and_releases_what_does_not_end(server: RedisServ
                 assert (stored.state, stored.failures, stored.crashes) == (MessageState.SCHEDULED, 0, 0)
             assert server.client.zcard("dueq:{q}:nodes") == 1
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
-                task.get_coro().close()  # type: ignore[union-attr]
+                task.get_coro().close()
 
     loop = asyncio.new_event_loop()
     loop.run_until_complete(main())

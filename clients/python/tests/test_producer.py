@@ -49,7 +49,7 @@ def test_results_of_each_call_in_each_state(server: RedisServer) -> None:
 
 
 def test_ids_and_payloads_are_any_bytes(server: RedisServer) -> None:
-    ids = ["größe", "🦀", "a b", b"\xff\xfe", "x" * 200]
+    ids: list[str | bytes] = ["größe", "🦀", "a b", b"\xff\xfe", "x" * 200]
 
     async def main() -> None:
         async with dueq.connect(server.url) as client:
@@ -80,9 +80,9 @@ def test_calls_under_way_gather_what_comes_meanwhile(server: RedisServer) -> Non
             assert server.calls("evalsha") - before <= 8
             many = await queue.push_many([Message("x", id="a1"), Message("x" * 2**20 + "y"), Message("x", id="new")])
             first, refused, last = many
-            assert isinstance(first, dueq.Receipt) and first.outcome is PushOutcome.EXISTS
-            assert isinstance(refused, DueqError) and refused.code == "TOO_LARGE"
-            assert isinstance(last, dueq.Receipt) and last.created
+            assert getattr(first, "outcome", None) is PushOutcome.EXISTS
+            assert getattr(refused, "code", None) == "TOO_LARGE"
+            assert getattr(last, "created", None) is True
 
     asyncio.run(main())
 

@@ -68,7 +68,7 @@ def test_error_codes_say_whether_the_call_was_applied() -> None:
 
 def test_messages_are_encoded_as_the_rust_library_does() -> None:
     for line in vectors("messages"):
-        given = {}
+        given: dict[str, Any] = {}
         for name, value in line["options"].items():
             if name.endswith("_us"):
                 given[name[:-3]] = timedelta(microseconds=value)

@@ -264,9 +264,7 @@ class Consumer:
                 if all(tags[index_of(message.id, len(tags))] == partition.tag for tags in lists):
                     here.append(message)
                 elif map and map.old == map.new:
-                    raise invalid(
-                        f"the follow-up {message.id!r} is of another partition: name it {{{delivery.id}}}/..."
-                    )
+                    raise invalid(f"the follow-up {message.id!r} is of another partition: let the library name it")
                 else:
                     await self.queue.push_message(message)
             if not here:
