@@ -73,6 +73,7 @@ class Consumer:
         self._group: asyncio.TaskGroup | None = None
         self._is_stopping = False
         self._is_remapping = False
+        self._is_dispatching = False
         self._turn = 0
 
     async def run(self, stop: asyncio.Event, grace: float) -> None:
@@ -124,7 +125,14 @@ class Consumer:
             self._is_remapping = False
 
     def dispatch(self) -> None:
+        """Claims soon: first all handlers that are about to end do so, and one claim serves them all."""
+        if not self._is_dispatching:
+            self._is_dispatching = True
+            asyncio.get_running_loop().call_soon(self._dispatch)
+
+    def _dispatch(self) -> None:
         """Claims for the nodes that want to, in turn, while handlers are free."""
+        self._is_dispatching = False
         wanted = [node for node, _ in self._nodes.values() if node.wanted and not node.claiming]
         if self._is_stopping or not wanted:
             return
