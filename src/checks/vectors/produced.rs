@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{NOW_US, fault, outcome, with};
+use super::shared::{NOW_US, fault, outcome, with};
 use crate::batch::{BatchVerb, Tries, Verdict};
 use crate::error::Error;
 use crate::model::due::Due;
@@ -217,7 +217,10 @@ pub(super) fn results() -> Vec<Value> {
                 "reschedule",
                 outcome(verbs::Reschedule::decode(word, NOW_US)),
             ),
-            ("run_now", outcome(verbs::MakeDue::decode(word, NOW_US))),
+            (
+                verbs::MakeDue::VERB.name(),
+                outcome(verbs::MakeDue::decode(word, NOW_US)),
+            ),
             ("ack", outcome(settle::settled(Verb::Ack, word))),
             ("retry", outcome(settle::retried(Verb::Retry, word))),
             ("snooze", outcome(settle::snoozed(word))),

@@ -5,7 +5,7 @@ use std::time::Instant;
 use redis::Value as Resp;
 use serde_json::{Value, json};
 
-use super::{NOW_US, fault, with};
+use super::shared::{NOW_US, fault, with};
 use crate::error::Error;
 use crate::protocol::replies::Reply;
 use crate::protocol::results::claim::Claim;

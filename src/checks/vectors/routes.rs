@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{fault, hex, with};
+use super::shared::{fault, hex, with};
 use crate::protocol::keys::Keys;
 use crate::protocol::partition_map::{PartitionMap, Tag, id_of_follow_up, index_of};
 
