@@ -164,9 +164,8 @@ class _Call:
                     await self._patience.pause()
         except BaseException as error:
             # Also if the task is cancelled, as at the end of the event loop: nobody may wait for ever.
-            applied = Applied.UNKNOWN
             text = f"{self._verb} ended before its reply: {error!r}"
-            self._fail(DueqError(ErrorKind.INTERNAL, applied, text))
+            self._fail(DueqError(ErrorKind.INTERNAL, Applied.UNKNOWN, text))
             if not isinstance(error, Exception):
                 raise
 

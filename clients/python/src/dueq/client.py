@@ -120,7 +120,7 @@ class Queue:
     async def push_many(self, messages: Iterable[Message]) -> list[Receipt | DueqError]:
         """Stores many messages in few calls. Each has a receipt or an error of its own, in their order."""
         made = list(messages)
-        found: list[Receipt | DueqError] = [DueqError.__new__(DueqError)] * len(made)
+        found: dict[int, Receipt | DueqError] = {}
         for verb in ("push", "upsert"):
             places = [at for at, message in enumerate(made) if _verb(message) == verb]
             if not places:
@@ -132,7 +132,7 @@ class Queue:
                     found[at] = _receipt(made[at], answer)
                 except DueqError as error:
                     found[at] = error
-        return found
+        return [found[at] for at in range(len(made))]
 
     async def push_message(self, message: Message) -> Receipt:
         """Stores a message that is made already."""

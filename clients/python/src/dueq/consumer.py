@@ -86,9 +86,15 @@ class Consumer:
                 log.warning("queue %s: the map of its partitions was not read yet: %s", self.queue.name, error)
             self._attend()
             extends = group.create_task(self._extends())
-            await stop.wait()
-            await self._leave(grace)
-            self._group = None
+            try:
+                await stop.wait()
+                await self._leave(grace)
+            finally:
+                # Also if a task of the group has failed: nobody would extend the leases of the handlers that run.
+                self._is_stopping, self._group = True, None
+                for held in self._held:
+                    if held.task is not None:
+                        held.task.cancel()
             await end_all([extends, *(task for _, task in self._nodes.values())])
 
     @property
@@ -161,28 +167,32 @@ class Consumer:
     async def _claim(self, node: Node, count: int) -> None:
         # A token tells its node, so that an operator finds leases whose node is gone.
         token = b"@" + self._node_id[-7:].encode() + secrets.token_bytes(8)
-        sent = monotonic()
-        granted, expires = await node.claim(count, token, self._settings.lease_ms)
-        for one in granted:
-            third = sent + self._settings.lease_ms / 3_000
-            held = _Held(Delivery(self.queue.name, one, token, expires), node.partition, third)
-            self._held.add(held)
-            held.task = self._background(self._handle(held))
-        self._give_back(count - len(granted))
+        third = monotonic() + self._settings.lease_ms / 3_000
+        unused = count
+        try:
+            granted, expires = await node.claim(count, token, self._settings.lease_ms)
+            for one in granted:
+                held = _Held(Delivery(self.queue.name, one, token, expires), node.partition, third)
+                self._held.add(held)
+                held.task = self._background(self._handle(held))
+                unused -= 1
+        finally:
+            self._give_back(unused)
 
     async def _handle(self, held: _Held) -> None:
-        delivery = held.delivery
-        if self._is_stopping:  # the claim was under way as the worker stopped
-            settlement: Settlement | None = Settlement.release()
-        else:
-            settlement = await self._run_handler(delivery)
-        if held not in self._held:  # the worker has stopped without it
-            return
-        if settlement is not None and settlement.verb == "throttle":
-            await self._settle(held, settlement)  # first: the place of this handler must not start another message
-            settlement = None
-        self._held.discard(held)
-        self._give_back(1)
+        settlement: Settlement | None = None
+        try:
+            # A claim may have been under way as the worker stopped.
+            settlement = Settlement.release() if self._is_stopping else await self._run_handler(held.delivery)
+            if held not in self._held:  # the worker has stopped without it
+                return
+            if settlement is not None and settlement.verb == "throttle":
+                await self._settle(held, settlement)  # first: this place must not start another message
+                settlement = None
+        finally:
+            if held in self._held:
+                self._held.discard(held)
+                self._give_back(1)
         if settlement is not None:
             await self._settle(held, settlement)
 
@@ -194,7 +204,9 @@ class Consumer:
             if self._is_stopping:
                 return None if delivery.is_lost else Settlement.release()
             settlement = Settlement.retry(repr(error))  # the handler has cancelled itself
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             log.warning("the handler of %r failed: %r", delivery, error, exc_info=error)
             text = str(error)
             settlement = Settlement.retry(f"{type(error).__name__}: {text}" if text else type(error).__name__)

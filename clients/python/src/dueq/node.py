@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Protocol
 
 from . import replies
-from .errors import DueqError, ErrorKind
+from .errors import DueqError, ErrorKind, unexpected
 from .partition import Partition, Patience
 from .replies import Granted, Reply
 from .servers import Servers
@@ -112,7 +112,7 @@ class Node:
         self._claimed.set()
         self._empty = 0
         self._moving: tuple[bytes, float] | None = None
-        self._is_failing = False
+        self._failing: set[str] = set()
 
     async def run(self) -> None:
         """Works until it is cancelled."""
@@ -167,7 +167,7 @@ class Node:
         self._empty = 0 if granted else self._empty + 1
         if len(granted) == free and (left > 0 or passed):
             self.want()
-        elif (left > 0 or passed) and self._empty < 16:
+        elif (left > 0 or passed) and not reply.header.paused and (granted or self._empty % 16):
             # Other nodes may have taken both tokens, and a claim may end 250 expired messages and grant none.
             asyncio.get_running_loop().call_later(0.001, self._want_again)
         return granted, began + lease_ms / 1_000
@@ -287,7 +287,8 @@ class Node:
             self._beat_now.clear()
             try:
                 reply = await self.partition.call("beat", self._id, "stay")
-                leads, nodes, reap_after_ms, ready = reply.body[:4]
+                if len(reply.body) < 4:
+                    raise unexpected("beat", reply.body)
             except DueqError as error:
                 self._failed("beat", error)
                 await asyncio.sleep(pause)
@@ -295,6 +296,7 @@ class Node:
                 continue
             pause = 0.05
             self._works()
+            leads, nodes, reap_after_ms, ready = reply.body[:4]
             self._leads_until = reply.sent + _LEAD if leads == 1 else 0.0
             self._nodes, self._reap_after_ms = max(nodes, 1), reap_after_ms
             self.saw(reply, beat=True)
@@ -339,7 +341,7 @@ class Node:
                 await server.listen(channel, self._heard)
             except DueqError as error:
                 self._failed("SSUBSCRIBE", error)
-            await asyncio.sleep(FALLBACK)
+            await asyncio.sleep(FALLBACK)  # the beats bring the head meanwhile
 
     def _heard(self, notice: bytes | None) -> None:
         """A notice: the head became earlier, or is what a promote left. None: the subscription begins."""
@@ -378,16 +380,16 @@ class Node:
             self._group.create_task(work)
 
     def _failed(self, what: str, error: DueqError) -> None:
-        """Logs the first error of an outage, and each one that no repetition mends."""
-        passing = error.kind in (ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT)
-        if not (passing and self._is_failing):
+        """Logs the first error of an outage, and of each other kind."""
+        kind = "outage" if error.kind in (ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT) else f"{what} {error.code}"
+        if kind not in self._failing:
             log.warning("queue %s: %s failed and is tried again: %s", self.partition.queue, what, error)
-        self._is_failing = passing or self._is_failing
+        self._failing.add(kind)
 
     def _works(self) -> None:
-        if self._is_failing:
+        if "outage" in self._failing:
             log.warning("queue %s: redis answers again", self.partition.queue)
-        self._is_failing = False
+            self._failing.discard("outage")
 
 
 async def end_all(tasks: Iterable[asyncio.Task[None]]) -> None:

@@ -206,8 +206,7 @@ class Router:
             text for text in await asyncio.gather(*reads, return_exceptions=True) if isinstance(text, str) and text
         ]
         maps = [PartitionMap.parse(self.queue, text) for text in texts]
-        if maps:
-            self.map, self._learned = max(maps, key=lambda map: map.epoch), True
+        self.map, self._learned = max(maps, key=lambda map: map.epoch, default=None), True
 
 
 def _is_moving(answer: object) -> bool:

@@ -52,11 +52,13 @@ class Server:
     def __init__(self, pool: ConnectionPool, address: str) -> None:
         self._pool = pool
         self.address = address
-        self._checked = False
+        self._checked = self._closed = False
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AbstractConnection]:
         """A connection to write to and read from."""
+        if self._closed:
+            raise invalid("the client is closed: make a new one")
         try:
             connection: AbstractConnection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
         except (TimeoutError, RedisError, OSError) as error:
@@ -162,6 +164,7 @@ class Server:
         return DueqError(ErrorKind.UNAVAILABLE, Applied.NO, f"cannot reach redis at {self.address}: {error}")
 
     async def close(self) -> None:
+        self._closed = True
         await self._pool.aclose()
 
 
@@ -296,7 +299,7 @@ def servers_of(url: str) -> Servers:
     scheme, _, rest = url.partition("://")
     base, _, kind = scheme.partition("+")
     if base not in ("redis", "rediss", "valkey", "valkeys", "unix") or kind not in ("", "cluster", "sentinel"):
-        raise invalid(f"the scheme of a URL is redis, rediss or unix, or ends in +cluster or +sentinel, not {scheme!r}")
+        raise invalid("a URL begins with redis://, rediss:// or unix://, or with redis+cluster:// or redis+sentinel://")
     base = base.replace("valkeys", "rediss").replace("valkey", "redis")
     if not kind:
         try:
@@ -315,7 +318,7 @@ def servers_of(url: str) -> Servers:
             settings["connection_class"] = SSLConnection
         return Cluster([_place(host, 6379) for host in hosts.split(",")], settings)
     service, _, database = path.partition("/")
-    if not service:
+    if not service or not (database or "0").isdecimal():
         raise invalid("a URL of Sentinels is redis+sentinel://HOST:PORT[,HOST:PORT...]/SERVICE[/DATABASE]")
     own = {name: values[0] for name, values in parse_qs(query).items()}
     of_sentinels = _settings() | {
