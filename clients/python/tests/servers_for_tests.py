@@ -54,6 +54,8 @@ class RedisServer:
 
     def start(self) -> None:
         words = ["--port", str(self.port), "--dir", self._folder, "--save", "", "--appendonly", "yes", *self._options]
+        # With everysec a busy disk delays the writes, and a kill loses calls that were answered.
+        words += ["--appendfsync", "always"]
         self._process = subprocess.Popen([PROGRAM, *words], stdout=subprocess.DEVNULL)
         end = time.monotonic() + 10
         while True:
