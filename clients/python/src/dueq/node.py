@@ -303,7 +303,7 @@ class Node:
             if ready:
                 self.want()
             if self.leads and len(reply.body) > 5 and reply.body[5]:
-                await self._end_stranded(reply.body[5])
+                self._spawn(self._end_stranded(reply.body[5]))
             elif self.leads:
                 self._moving = None
             try:
