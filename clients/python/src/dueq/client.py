@@ -142,7 +142,7 @@ class Queue:
                 _verb(message), message.id, *message.arguments, repeatable=message.repeatable
             )
         except DueqError as error:
-            raise error.of_message(message.id) from error
+            raise error.of_message(message.id) from error.__cause__
         return _receipt(message, answer)
 
     async def cancel(self, id: Id, *, dead: bool = False) -> CancelOutcome:
@@ -193,7 +193,7 @@ class Queue:
         try:
             answer = await self.router.item(verb, id, id, *more, repeatable=repeatable)
         except DueqError as error:
-            raise error.of_message(id) from error
+            raise error.of_message(id) from error.__cause__
         return decoded("cancel" if verb == "cancel_dead" else verb, answer)
 
 
@@ -202,7 +202,7 @@ def decoded(verb: str, answer: Answer) -> replies.Result:
         return replies.result(verb, answer.text)
     except DueqError as error:
         # The limits of the queue may have changed since an earlier try, which may have been applied.
-        raise (error.of_repeated() if answer.repeated else error) from error
+        raise (error.of_repeated() if answer.repeated else error) from error.__cause__
 
 
 def _verb(message: Message) -> str:

@@ -43,19 +43,22 @@ class DueqError(Exception):
         kind: ErrorKind,
         applied: Applied,
         text: str,
-        *,
         code: str | None = None,
         detail: str = "",
         id: bytes | None = None,
     ) -> None:
-        super().__init__(text)
+        super().__init__(kind, applied, text, code, detail, id)  # all of them, so that it can be pickled
         self.kind = kind
         self.applied = applied
+        self.text = text
         self.code = code
         """The code of the server's error, such as `NOPERM`, or `TOO_LARGE` for a payload above the limit."""
         self.detail = detail
         """What the server said after the code."""
         self.id = id
+
+    def __str__(self) -> str:
+        return self.text
 
     @property
     def retryable(self) -> bool:
@@ -67,20 +70,9 @@ class DueqError(Exception):
         """Whether the partition has another map than the caller."""
         return self.code in ("REMAPPED", "BEHIND")
 
-    def __reduce__(self) -> tuple[object, ...]:
-        # Without this an error with keyword arguments cannot be unpickled, as by multiprocessing.
-        return (_rebuilt, (self.kind, self.applied, str(self), self.code, self.detail, self.id))
-
     def marked(self, applied: Applied | None = None, *, id: bytes | None = None, note: str = "") -> DueqError:
         """This error with another `applied`, the id of its message, or a note at the end of its text."""
-        error = DueqError(
-            self.kind,
-            applied or self.applied,
-            str(self) + note,
-            code=self.code,
-            detail=self.detail,
-            id=self.id if id is None else id,
-        )
+        error = DueqError(self.kind, applied or self.applied, self.text + note, self.code, self.detail, id or self.id)
         error.__cause__ = self.__cause__
         return error
 
@@ -91,14 +83,8 @@ class DueqError(Exception):
         return self.marked(Applied.UNKNOWN, note=" (an earlier try may have taken effect)")
 
     def of_message(self, id: bytes) -> DueqError:
-        """This error with the id of the message, unless the call was not applied."""
-        return self if self.applied is Applied.NO else self.marked(id=id)
-
-
-def _rebuilt(
-    kind: ErrorKind, applied: Applied, text: str, code: str | None, detail: str, id: bytes | None
-) -> DueqError:
-    return DueqError(kind, applied, text, code=code, detail=detail, id=id)
+        """A copy for the caller of one message, with its id unless the call was not applied."""
+        return self.marked(id=None if self.applied is Applied.NO else id)
 
 
 def invalid(text: str, code: str | None = None) -> DueqError:

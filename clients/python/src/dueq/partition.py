@@ -78,7 +78,7 @@ class Partition:
                 return await self.call(verb, *arguments, fence=fence)
             except DueqError as error:
                 if not patience.allows(error, True):
-                    raise (error.of_repeated() if unknown else error) from error
+                    raise (error.of_repeated() if unknown else error) from error.__cause__
                 unknown |= error.applied is not Applied.NO
             await patience.pause()
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
+from redis._parsers.base import BaseParser
 from redis.asyncio import ConnectionPool
 from redis.asyncio.connection import AbstractConnection, SSLConnection
 from redis.asyncio.retry import Retry
@@ -32,6 +33,8 @@ RESPONSE_LIMIT = 5.0
 """How long one command may take before its connection is closed."""
 CONNECT_LIMIT = 2.0
 _REDIRECTS = 5
+# Of versions of redis-py that do not keep the code beside the class.
+_CODES: dict[type, str] = {kind: code for code, kind in BaseParser.EXCEPTION_CLASSES.items() if isinstance(kind, type)}
 Word = str | bytes | int
 
 
@@ -169,7 +172,8 @@ class Server:
 
 
 def _code(error: BaseException) -> str | None:
-    return getattr(error, "status_code", None)
+    """The code of an error reply that redis-py has a class for."""
+    return getattr(error, "status_code", None) or _CODES.get(type(error))
 
 
 def _reply_text(error: Exception) -> str:
