@@ -214,7 +214,8 @@ class OneServer(Servers):
     async def close(self) -> None:
         await self._server.close()
         if self._sentinel is not None:
-            await self._sentinel.aclose()
+            for one in self._sentinel.sentinels:  # redis-py before 8 does not close them together
+                await one.aclose()
 
 
 class Cluster(Servers):
