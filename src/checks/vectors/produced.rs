@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::shared::{NOW_US, fault, outcome, with};
 use crate::batch::{BatchVerb, Tries, Verdict};
-use crate::error::Error;
 use crate::model::due::Due;
 use crate::model::message::Message;
 use crate::model::push_rules::{OnConflict, OnExpire};
