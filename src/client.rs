@@ -22,6 +22,7 @@ use crate::server::patience::REACH_LIMIT;
 use crate::server::queue_scan::{QueueScan, names_reached};
 use crate::server::rounds::at_once;
 use crate::server::servers::Servers;
+use crate::server::stores::OtherStores;
 
 /// How many queues [`Client::may_hold`] reads at once.
 const READ_AT_ONCE: usize = 100;
@@ -40,6 +41,7 @@ const READ_AT_ONCE: usize = 100;
 pub struct Client {
     servers: Arc<Servers>,
     queues: Arc<Registry>,
+    others: Arc<OtherStores>,
     durability: Durability,
 }
 
@@ -102,6 +104,7 @@ impl Client {
         Ok(Self {
             servers: Arc::new(connecting.await?),
             queues: Arc::default(),
+            others: Arc::new(OtherStores::new(url, options)),
             durability: Durability::Memory,
         })
     }
@@ -151,7 +154,7 @@ impl Client {
     /// # });
     /// ```
     pub fn queue_with_codec<C: Codec>(&self, name: &str, codec: C) -> Result<Queue<C>, Error> {
-        let router = self.queues.router(name, &self.servers)?;
+        let router = self.queues.router(name, &self.servers, &self.others)?;
         Ok(Queue::new(router, self.durability, codec))
     }
 

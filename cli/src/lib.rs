@@ -145,6 +145,8 @@ enum Command {
     Configure(configure::Configure),
     /// Show the partitions of a queue, or change their number while the queue is used
     Partitions(partitions::Partitions),
+    /// Move a queue to another server or into a cluster while it is used
+    Move(partitions::MoveQueue),
     /// Check the server and its queues, and name the remedy for each problem
     Doctor(doctor::Doctor),
     /// Print the Redis rights that a producer, a consumer or an operator of a queue needs
@@ -251,6 +253,7 @@ async fn run(command: Command, common: &Common) -> anyhow::Result<Outcome> {
         Command::DeleteQueue(delete) => delete.run(common).await,
         Command::Configure(configure) => configure.run(common).await,
         Command::Partitions(partitions) => partitions.run(common).await,
+        Command::Move(moving) => moving.run(common).await,
         Command::Doctor(doctor) => doctor.run(common).await,
         Command::Acl(acl) => acl.run(common),
         Command::Functions(functions) => functions.run(common).await,

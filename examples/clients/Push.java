@@ -42,6 +42,10 @@ public class Push {
         }
         String text = new String(map, UTF_8);
         String[] parts = text.split("\\|", -1); // epoch, tags before, tags after a change
+        if (parts.length > 3) {
+            throw new IllegalStateException(
+                    "the queue moves between this server and " + parts[3] + ", or has moved there");
+        }
         List<String> before = List.of(parts[1].split(" ")), after = List.of(parts[2].split(" "));
         return parts[2].isEmpty() ? null : new Partitions(parts[0], before, after, text);
     }

@@ -52,6 +52,10 @@ func readMap(ctx context.Context, client *redis.Client, queue string) (partition
 		return partitions{}, false, err
 	}
 	parts := strings.Split(text, "|") // epoch, tags before, tags after a change
+	if len(parts) > 3 {
+		err := fmt.Errorf("the queue moves between this server and %s, or has moved there", parts[3])
+		return partitions{}, false, err
+	}
 	return partitions{parts[0], strings.Split(parts[1], " "), strings.Split(parts[2], " "), text}, parts[2] != "", nil
 }
 

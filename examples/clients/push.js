@@ -22,7 +22,8 @@ function keysOf(queue, tag) {
 async function readMap(client, queue) {
   const text = await client.hget(keysOf(queue, '-')[9], 'map');
   if (!text) return ONE;
-  const [epoch, before, after] = text.split('|');
+  const [epoch, before, after, url] = text.split('|');
+  if (url) throw new Error(`the queue moves between this server and ${url}, or has moved there`);
   return after ? { epoch, before: before.split(' '), after: after.split(' '), text } : null;
 }
 

@@ -26,7 +26,9 @@ def keys_of(queue, tag):
 def read_map(client, queue):
     """None while the queue is being deleted."""
     text = (client.hget(keys_of(queue, "-")[9], "map") or b"").decode()
-    epoch, old, new = text.split("|") if text else ("", "-", "-")
+    epoch, old, new, *url = text.split("|") if text else ("", "-", "-")
+    if url:
+        raise RuntimeError(f"the queue moves between this server and {url[0]}, or has moved there")
     return (epoch, old.split(" "), new.split(" "), text) if new else None
 
 

@@ -82,6 +82,7 @@ while :; do
   newest=$(redis HGET "dueq:{$queue}:meta" map)
   case $newest in
   *\|) sleep 0.05 ;; # the queue is being deleted
+  *\|*\|*\|*) result="the queue moves between this server and ${newest##*|}, or has moved there" && break ;;
   "$map")
     case "${result%% *} $new " in
     BEHIND*" $partition "*) fcall "${base%/-}" dueq_remap "" forward "$map" >/dev/null ;;

@@ -227,3 +227,8 @@ end
 local function is_tag(text) -- whether it is the name of a partition: - or a number up to 999999999
   return text == '-' or text == '0' or #text <= 9 and string.find(text, '^[1-9]%d*$')
 end
+
+--- block: is_far_tag
+local function is_far_tag(text) -- whether it names a partition in the other store
+  return string.byte(text) == 64 and is_tag(string.sub(text, 2))
+end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- arrive: stores a batch that `depart` took out of another partition; or decides that it never will.
 -- KEYS   the ten of the partition
--- ARGV   m and the epoch | tag of the other partition | number of the batch
+-- ARGV   m and the epoch | tag of the other partition, with @ if it is in another store | number of the batch
 --        | the batch, as depart replied it; empty: if it has not arrived, it never will
 -- Reply  {header, APPLIED <messages stored> | VOID <largest number from that partition> | ABSENT}
 --        APPLIED: now or earlier; VOID: it has not arrived, and never will
@@ -11,6 +11,7 @@
 
 --- use: fenced_prelude
 --- use: is_tag
+--- use: is_far_tag
 local tag, number, batch = ARGV[2], tonumber(string.match(ARGV[3] or '', '^%d+$') or ''), ARGV[4]
 local function read_batch() -- its records, or nil
   local is_read, records = pcall(cmsgpack.unpack, batch)
@@ -29,7 +30,8 @@ local function read_batch() -- its records, or nil
   return records
 end
 local records = batch and batch ~= '' and read_batch()
-if #ARGV ~= 4 or not is_tag(tag) or not number or number < 1 or number >= 9007199254740992 or records == nil then
+if #ARGV ~= 4 or not (is_tag(tag) or is_far_tag(tag)) or not number or number < 1
+  or number >= 9007199254740992 or records == nil then
   return redis.error_reply('BADARGS arrive takes now, tag of another partition, number, batch')
 end
 if records then

@@ -4,7 +4,8 @@
 -- KEYS   the ten of the partition
 -- ARGV   m and the epoch | done=N: batch N has arrived, and is forgotten; back=N: it never will, and is put back; or
 --        empty | after: the number of an earlier batch, or 0; the next one gets a larger number | tag of the other
---        partition | stay: ms, 5,000 usually | up to 1,000 names: ids, or names of RECENT that begin with a byte 5 or 6
+--        partition, with @ if it is in another store | stay: ms, 5,000 usually | up to 1,000 names: ids, or names of
+--        RECENT that begin with a byte 5 or 6
 --        A message departs if it is dead, due later than `stay` from now, or overdue by more than 1 s; a call takes 256
 --        messages or about 256 KiB at most.
 -- Reply  {header, number, tag, messages, batch}; {header, 0, '', 0, ''} if none is on its way
@@ -21,7 +22,9 @@ local verdict, number = string.match(ARGV[2] or '', '^(%l*)=?(%d*)$')
 local function whole(text) return tonumber(string.match(text or '', '^%d+$') or '') end
 local after, tag, stay = whole(ARGV[3]), ARGV[4], whole(ARGV[5])
 --- use: is_tag
-if #ARGV < 5 or #ARGV > 1005 or not after or not stay or not is_tag(tag) or tag == (slash == '' and '-' or partition)
+--- use: is_far_tag
+if #ARGV < 5 or #ARGV > 1005 or not after or not stay or not (is_tag(tag) or is_far_tag(tag))
+  or tag == (slash == '' and '-' or partition)
   or not (verdict == '' and number == '' or (verdict == 'done' or verdict == 'back') and number ~= '') then
   return redis.error_reply('BADARGS depart takes now, done=N, back=N or empty, number, tag of another partition, ms, '
     .. 'then 0 to 1000 names')

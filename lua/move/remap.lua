@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- remap: gives this partition a map of the queue's partitions.
 -- KEYS   the ten of the partition; remap makes them if they do not exist
--- ARGV   now | change | expected epoch: of the partition's map, 0 without one | map: '<epoch>|<old tags>|<new tags>'
+-- ARGV   now | change | expected epoch: of the partition's map, 0 without one | map: '<epoch>|<old tags>|<new tags>',
+--        or '<epoch>|<old tags>|<new tags>|<url>', where the tags of one list have an @: these partitions are there
 --        now | close | expected epoch | map
 --        now | forward | map
 --        now | remove | expected epoch
@@ -18,24 +19,36 @@
 --- use: prelude
 --- use: create
 --- use: is_tag
--- Reads a map EPOCH|OLD TAGS|NEW TAGS: its epoch, and its tags as a set. For other text nil and the reason.
+--- use: is_far_tag
+-- Reads a map EPOCH|OLD TAGS|NEW TAGS, or such a map with a URL, where the tags with @ are: its epoch, and its tags as
+-- a set. For other text nil and the reason.
 local function read_map(text)
-  local number, old, new = string.match(text, '^([1-9]%d*)|([^|]*)|([^|]*)$')
+  local number, old, new, url = string.match(text, '^([1-9]%d*)|([^|]*)|([^|]*)(|?.*)$')
   local epoch_of, known = tonumber(number), {}
   if not number or #number > 16 or epoch_of >= 9007199254740992 then
     return nil, 'must be EPOCH|OLD TAGS|NEW TAGS, with an epoch of 1 to 9007199254740991'
   end
+  local is_far = string.find(text, '@', 1, true) ~= nil
+  if is_far ~= (url ~= '') or is_far and (#url > 512 or not string.find(url, '^|[^|@%c ]+$')) then
+    return nil, 'must end with a URL without user and password if a tag has an @, and only then'
+  end
   for _, list in ipairs({old, new}) do
-    local tags, seen = {}, {}
+    local tags, seen, far = {}, {}, string.byte(list) == 64
     for tag in string.gmatch(list, '[^ ]+') do
-      if not is_tag(tag) then return nil, 'has a tag that is neither - nor a number up to 999999999' end
+      if not (far and is_far_tag or is_tag)(tag) then
+        return nil, 'has a tag that is neither - nor a number up to 999999999'
+      end
       if seen[tag] then return nil, 'has a tag twice' end
       tags[#tags + 1], seen[tag], known[tag] = tag, true, true
     end
     if table.concat(tags, ' ') ~= list then return nil, 'must have one blank between two tags' end
-    if tags[1] ~= '-' and not (list == new and new == '') then return nil, 'must begin both lists with -' end
+    if tags[1] ~= (far and '@-' or '-') and not (list == new and new == '') then
+      return nil, 'must begin both lists with -'
+    end
     if #tags > 256 then return nil, 'has more than 256 partitions' end
   end
+  -- The whole queue is at the URL: this home only says so.
+  known['-'] = known['-'] or old == '@-' and new == old
   return epoch_of, known
 end
 local form = ARGV[2]

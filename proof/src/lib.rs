@@ -1,6 +1,8 @@
 //! Proofs of dueq: runs under faults, whose histories a checker judges, and proofs that need long
 //! runs.
 
+// A fault is a future in a future of a run; in a release build they nest deeper than 128.
+#![recursion_limit = "256"]
 #![expect(
     missing_docs,
     reason = "not published; what is not plain from its name is said"

@@ -1,5 +1,8 @@
 //! `dueq-proof`: proves dueq under faults and over long times.
 
+// A fault is a future in a future of a run; in a release build they nest deeper than 128.
+#![recursion_limit = "256"]
+
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -87,7 +87,7 @@ impl DeliveryHandle {
         else {
             return None;
         };
-        let tag = Tag::parse(tag)?;
+        let tag = Tag::parse(tag).filter(|tag| !tag.is_far())?;
         let token = bytes_of(token)?.try_into().ok()?;
         let id = bytes_of(id)?;
         check_id(&id).is_ok().then(|| Self::new(id, token, tag))

@@ -148,6 +148,9 @@ impl<C: Codec> Queue<C> {
         let Some(partitions) = self.examined_partitions(checkup).await? else {
             return Ok(());
         };
+        if let Some(url) = self.router().moved_map().and_then(|map| map.url) {
+            checkup.moved(self.name(), &url);
+        }
         checkup.maps(&partitions, self.name(), repair).await?;
         if with_audit {
             checkup.orphans(self.router(), &partitions, repair).await?;

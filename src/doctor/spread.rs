@@ -45,11 +45,11 @@ impl Checkup {
         router: &Router,
         partitions: &Partitions,
     ) -> Result<(), Error> {
-        let list = partitions.list();
+        let list = partitions.near_list();
         if list.len() < 2 || !list[0].route().is_one_of_many() {
             return Ok(());
         }
-        let links = router.servers().links().await?;
+        let links = partitions.stores().near.links().await?;
         let masters: Vec<_> = links
             .iter()
             .map(|link| link.connector().address())

@@ -229,6 +229,9 @@ pub struct PartitionInfo {
     pub slot: u16,
     /// The address of the server that holds the partition.
     pub server: String,
+    /// The URL of the other store, if the queue moves and the partition is there. Its tag begins with
+    /// an `@` then.
+    pub store: Option<String>,
     /// Whether messages leave the partition: the number of partitions changes, and the new one has
     /// no place for it.
     pub leaves: bool,

@@ -11,7 +11,7 @@ use crate::protocol::partition_map::Tag;
 use crate::protocol::verbs::Verb;
 use crate::server::patience::Repeat;
 use crate::server::route::RoutedLane;
-use crate::server::servers::Servers;
+use crate::server::stores::Stores;
 use crate::telemetry::metrics::Meters;
 
 /// The partitions of one map and their queue, for calls that close all but one. All partitions of the map share it.
@@ -56,12 +56,12 @@ impl Siblings {
     pub(crate) fn new(
         queue_name: &str,
         tags: &[Tag],
-        servers: &Arc<Servers>,
+        stores: &Stores,
         queue: &QueueLink,
     ) -> Result<Arc<Self>, Error> {
         let sibling = |tag: &Tag| {
             let keys = Arc::new(Keys::of_partition(queue_name, *tag)?);
-            let control = Arc::new(RoutedLane::control(&servers.route(&keys)));
+            let control = Arc::new(RoutedLane::control(&stores.of(*tag).route(&keys)));
             Ok(Sibling {
                 tag: *tag,
                 keys,

@@ -28,6 +28,8 @@ use crate::server::patience::REACH_LIMIT;
 use crate::server::patience::Repeat;
 use crate::server::route::{Route, RoutedLane};
 use crate::server::servers::Servers;
+#[cfg(test)]
+use crate::server::stores::Stores;
 use crate::telemetry::metrics::Meters;
 
 pub(crate) use ack_push::FollowUps;
@@ -226,13 +228,17 @@ impl Partition {
     /// Makes the only partition of the queue of this name.
     #[cfg(test)]
     pub(crate) fn only(queue_name: &str, servers: &Arc<Servers>) -> Result<Self, Error> {
+        let stores = Stores {
+            near: Arc::clone(servers),
+            far: None,
+        };
         let place = PlaceInQueue {
             tag: Tag::Home,
             epoch: None,
             index: 0,
             lists: vec![(Some(0), 1)],
             probes: false,
-            siblings: Siblings::new(queue_name, &[Tag::Home], servers, &Arc::default())?,
+            siblings: Siblings::new(queue_name, &[Tag::Home], &stores, &Arc::default())?,
         };
         Self::new(queue_name, place, servers, &Arc::new(Meters::new()))
     }

@@ -90,7 +90,8 @@ impl Carrier {
             Fate::Done(number) => format!("done={number}"),
             Fate::Back(number) => format!("back={number}"),
         };
-        let (after, tag) = (after.to_string(), tag.to_string());
+        let own = self.partition.tag();
+        let (after, tag) = (after.to_string(), tag.seen_from(own).to_string());
         let stay_ms = stay.as_millis().to_string();
         let mut args = vec![
             fate.as_bytes(),
@@ -99,7 +100,11 @@ impl Carrier {
             stay_ms.as_bytes(),
         ];
         args.extend(names.iter().map(Vec::as_slice));
-        Departed::decode(self.call(Verb::Depart, &args).await?)
+        let departed = Departed::decode(self.call(Verb::Depart, &args).await?)?;
+        Ok(departed.map(|batch| Departed {
+            tag: batch.tag.seen_from(own),
+            ..batch
+        }))
     }
 
     /// Stores the batch of this number that departed from the partition with this tag.
@@ -109,6 +114,7 @@ impl Carrier {
         number: u64,
         batch: &[u8],
     ) -> Result<Arrived, Error> {
+        let from = from.seen_from(self.partition.tag());
         let (from, number) = (from.to_string(), number.to_string());
         let args = [from.as_bytes(), number.as_bytes(), batch];
         Arrived::decode(self.call(Verb::Arrive, &args).await?)

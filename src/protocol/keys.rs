@@ -40,8 +40,10 @@ impl Keys {
     pub(crate) fn of_partition(name: &str, tag: Tag) -> Result<Self, Error> {
         limits::check_queue_name(name)?;
         let base = match tag {
-            Tag::Home => format!("dueq:{{{name}}}"),
-            Tag::Numbered(number) => format!("dueq:{{{name}/{number}}}"),
+            Tag::Home | Tag::FarHome => format!("dueq:{{{name}}}"),
+            Tag::Numbered(number) | Tag::FarNumbered(number) => {
+                format!("dueq:{{{name}/{number}}}")
+            }
         };
         Ok(Self {
             vector: SUFFIXES.map(|suffix| format!("{base}:{suffix}")),
@@ -127,7 +129,10 @@ fn partition_of<'a>(text: &'a str, suffix: &str) -> Option<(&'a str, Tag)> {
     let base = text.strip_prefix("dueq:{")?.strip_suffix(suffix)?;
     let (name, tag) = match base.split_once('/') {
         None => (base, Tag::Home),
-        Some((name, tag)) => (name, Tag::parse(tag).filter(|tag| *tag != Tag::Home)?),
+        Some((name, tag)) => (
+            name,
+            Tag::parse(tag).filter(|tag| matches!(tag, Tag::Numbered(_)))?,
+        ),
     };
     limits::check_queue_name(name)
         .is_ok()

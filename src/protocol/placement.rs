@@ -217,8 +217,8 @@ mod tests {
 
     fn slot(queue: &str, tag: Tag) -> u16 {
         match tag {
-            Tag::Home => hash_slot(queue.as_bytes()),
             Tag::Numbered(number) => hash_slot(format!("{queue}/{number}").as_bytes()),
+            _ => hash_slot(queue.as_bytes()),
         }
     }
 

@@ -88,8 +88,9 @@ impl<C: Codec> Queue<C> {
             Some(token) => usize::from(token.as_bytes()[0]),
             None => self.router.next_claim(),
         };
-        let mut waiting: VecDeque<_> = partitions.list().iter().cloned().collect();
-        waiting.rotate_left(first % partitions.list().len());
+        // While the queue moves, consumers of the other store claim there.
+        let mut waiting: VecDeque<_> = partitions.near_list().iter().cloned().collect();
+        waiting.rotate_left(first % partitions.near_list().len());
         let (mut asked, mut failed) = (Vec::new(), None);
         while deliveries.len() < count
             && let Some(partition) = waiting.pop_front()
@@ -124,7 +125,7 @@ impl<C: Codec> Queue<C> {
                 if let Some(token) = token {
                     refuse_held(&newest, &asked, token).await?;
                 }
-                let others = newest.list().iter();
+                let others = newest.near_list().iter();
                 waiting = others
                     .filter(|other| !asked.contains(&other.tag()))
                     .cloned()
@@ -192,7 +193,7 @@ async fn ask_for_lease(
     but: &[Tag],
     token: LeaseToken,
 ) -> Vec<Result<bool, Error>> {
-    let list = partitions.list();
+    let list = partitions.near_list();
     let others = list.iter().filter(|other| !but.contains(&other.tag()));
     let ask = |partition: &Arc<Partition>| {
         let partition = Arc::clone(partition);

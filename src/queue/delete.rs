@@ -32,7 +32,7 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn incarnation(&self) -> Result<Option<String>, Error> {
-        let home = self.router.home();
+        let home = self.router.own_home();
         let names = ["incarnation", "layout"];
         let read = patiently(|| home.control().fields(home.keys().meta(), names));
         let [incarnation, layout] = read.await?;
@@ -60,7 +60,7 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn delete_incarnation(&self, incarnation: &str) -> Result<DeleteOutcome, Error> {
-        let home = self.router.home();
+        let home = self.router.own_home();
         let header = home.call(Verb::Stats, &[], Repeat::Harmless).await;
         let header = header.map_err(Error::of_read)?.header;
         match header.incarnation {
@@ -68,12 +68,16 @@ impl<C: Codec> Queue<C> {
             found if found != incarnation => return Ok(DeleteOutcome::Changed),
             _ => {}
         }
-        let has_others = header.epoch.is_some();
+        let has_left = self.router.left_home().await?.is_some();
+        let has_others = header.epoch.is_some() && !has_left;
         if has_others && !self.router.delete_others(Some(incarnation)).await? {
             return Ok(DeleteOutcome::Changed);
         }
         let deleted = home.control().delete_incarnation(home.keys(), incarnation);
         let deleted = deleted.await;
+        if has_left {
+            self.router.stay().await?;
+        }
         if !has_others {
             return deleted;
         }
@@ -139,14 +143,14 @@ impl<C: Codec> Queue<C> {
                 "a queue is unused for 1h to 89d, which its history shows, and not for {idle:?}"
             )));
         }
-        let home = self.router.home();
+        let home = self.router.own_home();
         let (control, keys, idle_ms) = (home.control(), home.keys(), idle.as_millis());
         patiently(|| control.unlink_unused(keys, idle_ms, is_deletion)).await
     }
 
     /// Removes the queue with all its messages; returns whether it existed. Each partition is
     /// removed in one step, the home last: if the call fails halfway, pushes are refused until the
-    /// same call is repeated. Claimed deliveries return `Gone` from then on. Live workers report
+    /// same call is repeated. In a store that the queue has left, only what says where it is. Claimed deliveries return `Gone` from then on. Live workers report
     /// that the store was emptied, and serve the queue again after the next push. The library does
     /// not repeat the call when its reply is lost.
     ///
@@ -163,6 +167,11 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn delete(&self) -> Result<bool, Error> {
+        if let Some(home) = self.router.left_home().await? {
+            let deleted = home.control().delete_keys(home.keys()).await?;
+            self.router.stay().await?;
+            return Ok(deleted);
+        }
         let home = Arc::clone(Box::pin(self.router.learned()).await.home());
         let epoch = match home.call(Verb::Stats, &[], Repeat::Harmless).await {
             // A damaged queue can be deleted, too. Keys of other programs are recognised by their

@@ -230,6 +230,9 @@ impl<C: Codec> Queue<C> {
                 tag: partition.tag().to_string(),
                 slot: slot_of(partition.keys().meta()),
                 server: partition.route().link().await?.connector().address(),
+                store: changing
+                    .filter(|_| partition.tag().is_far())
+                    .and_then(|map| map.url.clone()),
                 leaves: changing.is_some_and(|map| !map.new.contains(&partition.tag())),
                 joins: changing.is_some_and(|map| !map.old.contains(&partition.tag())),
                 stats: inspect::stats(&mut reply)?,

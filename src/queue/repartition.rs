@@ -1,4 +1,4 @@
-//! Changes of the number of partitions.
+//! Changes of the number of partitions, and moves to another store.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -10,14 +10,23 @@ use crate::model::repartition::RepartitionProgress;
 use crate::queue::Queue;
 use crate::router::{Conduct, Pace, Router};
 
-/// A change of the number of partitions that runs when it is awaited; made by
-/// [`Queue::partition_into`] and [`Queue::abort_repartition`].
+/// A change of the partitions that runs when it is awaited; made by [`Queue::partition_into`],
+/// [`Queue::move_to`] and [`Queue::abort_repartition`].
 #[must_use = "a change of the number of partitions runs when it is awaited"]
 pub struct Repartition<'a> {
     router: &'a Router,
-    /// The number of partitions; `None` to take a change back.
-    count: Option<usize>,
+    change: Change,
     conduct: Conduct,
+}
+
+#[derive(Debug)]
+enum Change {
+    /// To this number of partitions.
+    Into(usize),
+    /// To the store at this URL, into this number of partitions.
+    To(String, Option<usize>),
+    /// Back to what was before.
+    Back,
 }
 
 impl<C: Codec> Queue<C> {
@@ -59,11 +68,45 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub fn partition_into(&self, count: usize) -> Repartition<'_> {
-        Repartition::new(self.router(), Some(count))
+        Repartition::new(self.router(), Change::Into(count))
     }
 
-    /// Takes back the change of the number of partitions that runs or was interrupted: messages that
-    /// have moved move back. A process that still runs the change fails. If this call is
+    /// Moves the queue to the store at `url`, with its messages, while producers and workers go on: to
+    /// one Redis server, to the service of Sentinels, or into a cluster. There it gets `partitions`,
+    /// by default one. It moves as [`partition_into`](Queue::partition_into) does, and goes on, or back,
+    /// in the same way.
+    ///
+    /// Both stores name each other by URLs without user and password: that of this client, and `url`.
+    /// Clients of either store use their own user, password and certificates in both. Those of this
+    /// library follow the queue. After the end the home in this store says where the queue is, until
+    /// the queue is deleted here.
+    ///
+    /// A worker serves only the store that it is connected to. So first start workers there, and stop
+    /// those here after the end.
+    ///
+    /// What comes along: messages in every state, windows, how messages ended, limits, the rate and the
+    /// pause. The [history](Queue::history) stays.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if this is the store that the queue is
+    /// in, the queue has messages there already, has schedules, or does not exist; if the clocks differ
+    /// by more than a second; or if one URL means the local machine and the other does not.
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the other store cannot be used, or
+    /// another change runs. Also those of `partition_into`. Then nothing has changed.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// let moved = orders.move_to("redis+cluster://10.0.0.1,10.0.0.2", Some(12)).await;
+    /// // This example's server has a local address, which clients of the cluster could not reach.
+    /// assert_eq!(moved.unwrap_err().kind(), dueq::ErrorKind::InvalidInput);
+    /// # });
+    /// ```
+    pub fn move_to(&self, url: &str, partitions: Option<usize>) -> Repartition<'_> {
+        Repartition::new(self.router(), Change::To(url.to_owned(), partitions))
+    }
+
+    /// Takes back the change of the number of partitions, or the move to another store, that runs or
+    /// was interrupted: messages that have moved move back. A process that still runs the change fails. If this call is
     /// interrupted, the same call goes on.
     ///
     /// # Errors
@@ -77,15 +120,15 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub fn abort_repartition(&self) -> Repartition<'_> {
-        Repartition::new(self.router(), None)
+        Repartition::new(self.router(), Change::Back)
     }
 }
 
 impl<'a> Repartition<'a> {
-    fn new(router: &'a Router, count: Option<usize>) -> Self {
+    fn new(router: &'a Router, change: Change) -> Self {
         Self {
             router,
-            count,
+            change,
             conduct: Conduct::default(),
         }
     }
@@ -121,13 +164,14 @@ impl<'a> IntoFuture for Repartition<'a> {
     fn into_future(self) -> Self::IntoFuture {
         let Self {
             router,
-            count,
+            change,
             conduct,
         } = self;
         Box::pin(async move {
-            match count {
-                Some(count) => router.partition_into(count, &conduct).await,
-                None => router.abort_repartition(&conduct).await,
+            match change {
+                Change::Into(count) => router.partition_into(count, &conduct).await,
+                Change::To(url, count) => router.move_to(&url, count, &conduct).await,
+                Change::Back => router.abort_repartition(&conduct).await,
             }
         })
     }
@@ -137,7 +181,7 @@ impl fmt::Debug for Repartition<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Repartition")
             .field("queue", &self.router.queue_name())
-            .field("count", &self.count)
+            .field("change", &self.change)
             .field("pace", &self.conduct.pace)
             .finish_non_exhaustive()
     }

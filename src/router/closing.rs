@@ -19,32 +19,58 @@ impl Router {
         let (of_home, _) = stats(home).await?;
         let plan = plan.rebased(map, &of_home)?;
         plan.keep(home).await?;
-        let stays = |one: &&Arc<Partition>| map.new.contains(&one.tag());
-        let staying: Vec<_> = job.all.list().iter().filter(stays).collect();
+        let staying = job.list(&map.new);
         // The home comes last: then its limits say that all have theirs.
         for partition in staying.iter().rev() {
             partition.configure_as(&plan.new, home).await?;
         }
         self.remove_leaving(job).await?;
-        let epoch = next_epoch(home, map.epoch).await?;
-        let settled = PartitionMap::settled(epoch, map.new.clone());
-        match home.close(map.epoch, &settled).await? {
+        let new_home = staying[0].tag();
+        let epoch = next_epoch(staying[0], map.epoch).await?;
+        let tags = map.new.iter().map(|tag| tag.seen_from(new_home)).collect();
+        let settled = PartitionMap::settled(epoch, tags);
+        match staying[0].close(map.epoch, &settled).await? {
             Remapped::Done => {}
             _ => return Err(changed_meanwhile(&self.queue_name)),
         }
-        self.take((map.new.len() > 1).then(|| settled.clone()))?;
+        if !new_home.is_far() {
+            self.take((map.new.len() > 1).then(|| settled.clone()))
+                .await?;
+        }
         for partition in &staying[1..] {
             partition.forward(&settled).await?;
+        }
+        self.leave_store(job, epoch).await
+    }
+
+    /// Ends a change whose new map is in place. If the queue has left a store, the home there says from
+    /// now on where it is; `epoch` is that of the new map.
+    pub(super) async fn leave_store(&self, job: &Job, epoch: u64) -> Result<(), Error> {
+        let (map, home) = (&job.map, job.all.home());
+        let left = job.list(&map.old)[0];
+        let url = match left.tag().is_far() {
+            true => job.own_url.as_ref(),
+            false => map.url.as_ref(),
+        };
+        if let Some(url) = url {
+            let moved = PartitionMap::moved(epoch, url);
+            let closed = left.close(map.epoch, &moved).await?;
+            let is_gone = async || Ok::<_, Error>(left.stored_map().await?.map == Some(moved));
+            if !matches!(closed, Remapped::Done) && !is_gone().await? {
+                return Err(changed_meanwhile(&self.queue_name));
+            }
+            let stored = self.map_at(&self.servers).await?.map;
+            self.set(self.of_map(&self.servers, stored).await?);
         }
         // Another process that makes the same change may have made one again.
         self.remove_leaving(job).await?;
         Plan::forget(home, map.epoch).await
     }
 
-    /// Removes the partitions that the new list does not have.
+    /// Removes the partitions that the new list does not have, but for the home of a store.
     pub(super) async fn remove_leaving(&self, job: &Job) -> Result<(), Error> {
         let map = &job.map;
-        let leaves = |one: &&Arc<Partition>| !map.new.contains(&one.tag());
+        let leaves = |one: &&Arc<Partition>| !map.new.contains(&one.tag()) && !one.tag().is_home();
         for partition in job.all.list().iter().filter(leaves) {
             self.remove(partition, map.epoch).await?;
         }

@@ -41,20 +41,21 @@ impl Router {
     /// on the home's server.
     pub(super) async fn copies(&self, known: &Partitions, home_is_away: bool) -> Copies {
         let tags: Vec<Tag> = match known.map() {
-            Some(_) => known.list()[1..].iter().map(|one| one.tag()).collect(),
+            Some(_) => known.near_list()[1..].iter().map(|one| one.tag()).collect(),
             None => (0..SEARCHED_TAGS).map(Tag::Numbered).collect(),
         };
         self.copies_at(&tags, home_is_away).await
     }
 
     async fn copies_at(&self, tags: &[Tag], home_is_away: bool) -> Copies {
-        let home = self.servers.route(&self.home_keys);
+        let near = Arc::clone(&self.current().stores().near);
+        let home = near.route(&self.home_keys);
         let mut reads = JoinSet::new();
         for tag in tags {
             let Ok(keys) = Keys::of_partition(&self.queue_name, *tag) else {
                 continue;
             };
-            let route = self.servers.route(&keys);
+            let route = near.route(&keys);
             if home_is_away && route.shares_server_with(&home) {
                 continue;
             }
@@ -101,7 +102,8 @@ impl Router {
         let home = Arc::clone(self.current().home());
         let home = home.within(HOME_LIMIT, home.stored_map()).await?;
         // One server loses all partitions together, unless somebody deletes single keys.
-        let is_whole = home.incarnation.is_some() && !self.servers.is_cluster();
+        let near = Arc::clone(&self.current().stores().near);
+        let is_whole = home.incarnation.is_some() && !near.is_cluster();
         if home.map.is_some() || is_whole {
             return Ok(None);
         }
@@ -120,7 +122,8 @@ impl Router {
     async fn scanned_tags(&self) -> Result<Vec<Tag>, Error> {
         let glob = keys::partitions_glob(&self.queue_name);
         let mut tags = Vec::new();
-        for link in self.servers.usable_links().await.0 {
+        let near = Arc::clone(&self.current().stores().near);
+        for link in near.usable_links().await.0 {
             let mut cursor = 0;
             loop {
                 let step = match queue_scan::step(&link.control, &glob, cursor).await {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::model::stats::QueueStats;
+use crate::partition::Partition;
 use crate::protocol::partition_map::{PartitionMap, Tag, index_of};
 use crate::router::Partitions;
 use crate::router::progress::{MoveCounts, Pace};
@@ -11,13 +12,31 @@ use crate::router::repartition::changed_meanwhile;
 
 /// What all sources of a change share.
 pub(super) struct Job {
+    /// The map as this client's store has it.
     pub(super) map: PartitionMap,
+    /// The URL of this client's store, if messages move to another one or from one.
+    pub(super) own_url: Option<String>,
     pub(super) all: Arc<Partitions>,
     pub(super) pace: Pace,
     pub(super) progress: MoveCounts,
 }
 
 impl Job {
+    /// The map as the store of the partition with this tag has it.
+    pub(super) fn map_for(&self, tag: Tag) -> PartitionMap {
+        match &self.own_url {
+            Some(url) if tag.is_far() => self.map.flipped(url),
+            _ => self.map.clone(),
+        }
+    }
+
+    /// The partitions of the old or the new list.
+    pub(super) fn list(&self, tags: &[Tag]) -> Vec<&Arc<Partition>> {
+        tags.iter()
+            .filter_map(|tag| self.all.of_tag(*tag))
+            .collect()
+    }
+
     /// The partition of the new list that this id belongs to, if it is not this one.
     pub(super) fn place_of_stray(&self, id: &[u8], own: Tag) -> Option<Tag> {
         let new = &self.map.new;

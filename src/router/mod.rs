@@ -8,6 +8,7 @@ mod closing;
 mod copies;
 mod job;
 mod limits;
+mod moving;
 mod orphans;
 mod partitions;
 pub(crate) mod plan;
@@ -17,6 +18,7 @@ mod refresh;
 mod registry;
 mod repartition;
 mod routing;
+mod stores;
 pub(crate) mod stranded;
 mod transfer;
 
@@ -29,8 +31,9 @@ use tokio::sync::Mutex;
 use crate::error::Error;
 use crate::partition::{Partition, QueueLink, WholeQueue};
 use crate::protocol::keys::Keys;
-use crate::protocol::partition_map::Tag;
+use crate::protocol::partition_map::{PartitionMap, Tag};
 use crate::server::servers::Servers;
+use crate::server::stores::{OtherStores, Stores};
 use crate::telemetry::metrics::Meters;
 
 pub(crate) use partitions::{Partitions, Step};
@@ -46,7 +49,12 @@ pub(crate) struct Router {
     /// The whole queue, for its partitions.
     link: QueueLink,
     servers: Arc<Servers>,
+    others: Arc<OtherStores>,
     meters: Arc<Meters>,
+    /// The home in the client's own store, for nodes if the queue has moved to another one.
+    own_home: Arc<Partition>,
+    /// The last map in the client's own store that said so.
+    moved: RwLock<Option<PartitionMap>>,
     current: RwLock<Arc<Partitions>>,
     /// Held by the one caller that reads the map. Other callers wait and use what it found.
     refreshing: Mutex<Option<LastRead>>,
@@ -74,15 +82,26 @@ impl Router {
     ///
     /// # Errors
     /// `InvalidInput` if the name is not valid.
-    pub(crate) fn new(queue_name: &str, servers: &Arc<Servers>) -> Result<Self, Error> {
+    pub(crate) fn new(
+        queue_name: &str,
+        servers: &Arc<Servers>,
+        others: &Arc<OtherStores>,
+    ) -> Result<Self, Error> {
         let home_keys = Keys::of_partition(queue_name, Tag::Home)?;
         let meters = Arc::new(Meters::new());
         let link = QueueLink::default();
-        let one = Partitions::of_map(queue_name, servers, &meters, &link, None)?;
+        let stores = Stores {
+            near: Arc::clone(servers),
+            far: None,
+        };
+        let one = Partitions::of_map(queue_name, stores, &meters, &link, None)?;
         Ok(Self {
             queue_name: queue_name.to_owned(),
             link,
             servers: Arc::clone(servers),
+            others: Arc::clone(others),
+            own_home: Arc::clone(one.home()),
+            moved: RwLock::default(),
             meters,
             current: RwLock::new(Arc::new(one)),
             refreshing: Mutex::default(),
@@ -103,7 +122,7 @@ impl Router {
         &self.queue_name
     }
 
-    /// The servers of the client.
+    /// The servers of the client. The queue may have moved to others.
     pub(crate) fn servers(&self) -> &Arc<Servers> {
         &self.servers
     }
@@ -121,6 +140,26 @@ impl Router {
     /// The partition with index 0. It holds the map, if there is one.
     pub(crate) fn home(&self) -> Arc<Partition> {
         Arc::clone(self.current().home())
+    }
+
+    /// The home in the client's own store: the one that nodes attend.
+    pub(crate) fn own_home(&self) -> Arc<Partition> {
+        match self.moved_map() {
+            None => self.home(),
+            Some(_) => Arc::clone(&self.own_home),
+        }
+    }
+
+    /// The map in the client's own store that says that the queue has moved to another one; `None` if
+    /// it has not.
+    pub(crate) fn moved_map(&self) -> Option<PartitionMap> {
+        if Arc::ptr_eq(&self.current().stores().near, &self.servers) {
+            return None;
+        }
+        self.moved
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// The keys of the home.

@@ -39,9 +39,10 @@ impl Router {
             let tags: Vec<Tag> = next.difference(&asked).copied().collect();
             next.clear();
             for tags in tags.chunks(AT_A_TIME) {
-                for (tag, stored) in self.stored_maps(tags).await? {
+                for (tag, stored) in self.stored_maps(known, tags).await? {
                     if let Some(map) = &stored.map {
-                        next.extend(map.old.iter().chain(&map.new));
+                        let tags = map.old.iter().chain(&map.new);
+                        next.extend(tags.filter(|tag| !tag.is_far()));
                     }
                     if stored.incarnation.is_some() {
                         found.insert(tag, stored);
@@ -54,15 +55,20 @@ impl Router {
         if found.is_empty() || home.stored_map().await?.epoch != before.epoch {
             return Ok(Vec::new());
         }
-        let orphan = |(tag, stored): (_, StoredMap)| Ok((self.orphan(tag, stored.epoch)?, stored));
+        let orphan =
+            |(tag, stored): (_, StoredMap)| Ok((self.orphan(known, tag, stored.epoch)?, stored));
         found.into_iter().map(orphan).collect()
     }
 
-    async fn stored_maps(&self, tags: &[Tag]) -> Result<Vec<(Tag, StoredMap)>, Error> {
+    async fn stored_maps(
+        &self,
+        known: &Partitions,
+        tags: &[Tag],
+    ) -> Result<Vec<(Tag, StoredMap)>, Error> {
         let mut reads = JoinSet::new();
         for tag in tags {
             let keys = Keys::of_partition(&self.queue_name, *tag)?;
-            let control = RoutedLane::control(&self.servers.route(&keys));
+            let control = RoutedLane::control(&known.stores().near.route(&keys));
             let (tag, name) = (*tag, self.queue_name.clone());
             reads.spawn(async move { (tag, StoredMap::read(&control, &name, &keys).await) });
         }
@@ -71,10 +77,10 @@ impl Router {
         reads.map(|(tag, stored)| Ok((tag, stored?))).collect()
     }
 
-    fn orphan(&self, tag: Tag, epoch: u64) -> Result<Arc<Partition>, Error> {
+    fn orphan(&self, known: &Partitions, tag: Tag, epoch: u64) -> Result<Arc<Partition>, Error> {
         let map = PartitionMap::settled(epoch, vec![Tag::Home, tag]);
-        let (name, servers) = (&self.queue_name, &self.servers);
-        let all = Partitions::of_map(name, servers, &self.meters, &self.link, Some(map))?;
+        let (name, stores) = (&self.queue_name, known.stores().clone());
+        let all = Partitions::of_map(name, stores, &self.meters, &self.link, Some(map))?;
         Ok(Arc::clone(&all.list()[1]))
     }
 }

@@ -9,18 +9,23 @@ use crate::protocol::results::administer::Remapped;
 use crate::router::Router;
 use crate::router::limits::next_epoch;
 use crate::router::repartition::changed_meanwhile;
-use crate::server::servers::Servers;
+use crate::server::stores::Stores;
 use crate::telemetry::metrics::Meters;
 
 /// The partitions of a queue according to one map, or the only partition of a queue without a map.
 pub(crate) struct Partitions {
     queue_name: String,
     map: Option<PartitionMap>,
+    stores: Stores,
     /// The partitions by index. While the map changes: the old ones, then the new ones, and then
-    /// each of them again for probes.
+    /// each of them again for probes. While the queue moves, those of the near store come first.
     all: Vec<Arc<Partition>>,
     /// How many partitions there are.
     count: usize,
+    /// How many of them are in the near store.
+    near: usize,
+    /// While the map changes: the places in `all` of the old list's partitions.
+    old: Vec<usize>,
     /// While the map changes: the places in `all` of the new list's partitions.
     new: Vec<usize>,
 }
@@ -43,19 +48,22 @@ pub(crate) enum Step<T> {
 impl Partitions {
     pub(super) fn of_map(
         queue_name: &str,
-        servers: &Arc<Servers>,
+        stores: Stores,
         meters: &Arc<Meters>,
         queue: &QueueLink,
         map: Option<PartitionMap>,
     ) -> Result<Self, Error> {
-        let tags = map.as_ref().map_or_else(|| vec![Tag::Home], all_tags);
+        let mut tags = map.as_ref().map_or_else(|| vec![Tag::Home], all_tags);
+        if stores.far.is_none() {
+            tags.retain(|tag| !tag.is_far());
+        }
         let epoch = map.as_ref().map(|map| map.epoch);
         let changing = map.as_ref().filter(|map| map.moves());
         let lists = match changing {
             Some(map) => vec![&map.old, &map.new],
             None => vec![&tags],
         };
-        let siblings = Siblings::new(queue_name, &tags, servers, queue)?;
+        let siblings = Siblings::new(queue_name, &tags, &stores, queue)?;
         let partition = |tag: &Tag, index: usize, probes: bool| {
             let in_list = |list: &&Vec<Tag>| (list.iter().position(|one| one == tag), list.len());
             let place = PlaceInQueue {
@@ -66,7 +74,7 @@ impl Partitions {
                 probes,
                 siblings: Arc::clone(&siblings),
             };
-            Partition::new(queue_name, place, servers, meters).map(Arc::new)
+            Partition::new(queue_name, place, stores.of(*tag), meters).map(Arc::new)
         };
         let kinds: &[bool] = if changing.is_some() {
             &[false, true]
@@ -78,13 +86,16 @@ impl Partitions {
             tags.map(|(index, tag)| partition(tag, index, *probes))
         });
         let all = places.collect::<Result<_, _>>()?;
-        let new = changing.map_or(&[][..], |map| &map.new);
         let of_tag = |tag: &Tag| tags.iter().position(|one| one == tag);
+        let of_list = |list: &[Tag]| list.iter().filter_map(of_tag).collect();
         Ok(Self {
             queue_name: queue_name.to_owned(),
+            stores,
             all,
             count: tags.len(),
-            new: new.iter().filter_map(of_tag).collect(),
+            near: tags.iter().filter(|tag| !tag.is_far()).count(),
+            old: changing.map_or_else(Vec::new, |map| of_list(&map.old)),
+            new: changing.map_or_else(Vec::new, |map| of_list(&map.new)),
             map,
         })
     }
@@ -98,15 +109,29 @@ impl Partitions {
         self.map.as_ref().map(|map| map.epoch)
     }
 
-    /// The partition with index 0.
+    pub(crate) fn stores(&self) -> &Stores {
+        &self.stores
+    }
+
+    /// The partition with index 0, in the near store.
     pub(crate) fn home(&self) -> &Arc<Partition> {
         &self.all[0]
+    }
+
+    /// The home in the other store, while the queue moves.
+    pub(crate) fn far_home(&self) -> Option<&Arc<Partition>> {
+        self.list().get(self.near)
     }
 
     /// All partitions, the home first. While the map changes, this includes new ones and those to
     /// be removed.
     pub(crate) fn list(&self) -> &[Arc<Partition>] {
         &self.all[..self.count]
+    }
+
+    /// The partitions in the near store, the home first.
+    pub(crate) fn near_list(&self) -> &[Arc<Partition>] {
+        &self.all[..self.near]
     }
 
     /// The places of all partitions: those of `list`, and while the map changes again each of them
@@ -126,7 +151,7 @@ impl Partitions {
         if self.new.is_empty() {
             return index_of(id, self.count);
         }
-        let old = index_of(id, self.map.as_ref().map_or(1, |map| map.old.len()));
+        let old = self.old[index_of(id, self.old.len())];
         let new = self.new[index_of(id, self.new.len())];
         match step {
             _ if old == new => new,
@@ -171,16 +196,30 @@ impl Partitions {
     }
 }
 
-/// The tags before a change of the map, followed by those that the change adds.
+/// The tags before a change of the map, followed by those that the change adds. If the old ones are in
+/// the other store, they come last.
 fn all_tags(map: &PartitionMap) -> Vec<Tag> {
-    let new = map.new.iter().filter(|tag| !map.old.contains(tag));
-    map.old.iter().chain(new).copied().collect()
+    let (first, last) = match map.old.first() {
+        Some(tag) if tag.is_far() => (&map.new, &map.old),
+        _ => (&map.old, &map.new),
+    };
+    let others = last.iter().filter(|tag| !first.contains(tag));
+    first.iter().chain(others).copied().collect()
 }
 
 /// The error of a call that waits for a change of the partitions or a deletion.
 pub(super) fn changing(queue_name: &str, map: &PartitionMap) -> Error {
     let message = if map.new.is_empty() {
         format!("queue {queue_name} is being deleted: repeat the call, or complete the deletion")
+    } else if let Some(url) = &map.url {
+        let (from, to) = match map.new[0].is_far() {
+            true => ("this store", url.as_str()),
+            false => (url.as_str(), "this store"),
+        };
+        format!(
+            "queue {queue_name} moves from {from} to {to}: unless a process still does it, complete it with \
+             `dueq move` at the store from which it was begun, or take it back there with `dueq move {queue_name} --abort`"
+        )
     } else {
         format!(
             "the partitions of queue {queue_name} are being changed from {} to {}: unless a process still \
@@ -212,7 +251,10 @@ impl Router {
             return Ok(false);
         }
         let Some(map) = map else { return Ok(true) };
-        let all = self.take(Some(map.clone()))?;
+        if map.is_of_two_stores() {
+            return Err(changing(self.queue_name(), &map));
+        }
+        let all = self.take(Some(map.clone())).await?;
         for partition in all.list() {
             partition.control().check_types(partition.keys()).await?;
         }
@@ -228,7 +270,7 @@ impl Router {
             }
         };
         let epoch = deleting.epoch;
-        let known = self.take(Some(deleting))?;
+        let known = self.take(Some(deleting)).await?;
         for partition in &known.list()[1..] {
             let deleted = match incarnation {
                 None => {

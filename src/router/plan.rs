@@ -28,6 +28,8 @@ pub(super) struct Plan {
     epoch: u64,
     /// The epoch of the change that this one takes back; 0 if it takes none back.
     pub(super) takes_back: u64,
+    /// The map of the change, if messages move to another store or from one.
+    pub(super) map: Option<PartitionMap>,
     pub(super) old: PartitionLimits,
     /// Those of all old and new partitions, while messages move.
     pub(super) both: PartitionLimits,
@@ -44,14 +46,24 @@ impl Plan {
         map: &PartitionMap,
         of_home: &QueueStats,
     ) -> Result<Self, Error> {
-        let read = patiently(|| home.control().fields(home.keys().meta(), [FIELD]));
-        let [text] = read.await?;
-        match text.and_then(|text| Self::parse(&text)) {
+        match Self::kept(home).await? {
             Some(plan) if plan.epoch == map.epoch => Ok(plan),
             // The process ended before it took the change back.
-            Some(plan) if plan.takes_back == map.epoch => Ok(plan.back(map.epoch, 0)),
+            Some(plan) if plan.takes_back == map.epoch => Ok(plan.back(map, 0)),
             _ => Self::from_limits(map, of_home),
         }
+    }
+
+    /// The plan that the home keeps.
+    pub(super) async fn kept(home: &Partition) -> Result<Option<Self>, Error> {
+        let read = patiently(|| home.control().fields(home.keys().meta(), [FIELD]));
+        let [text] = read.await?;
+        Ok(text.and_then(|text| Self::parse(&text)))
+    }
+
+    /// Whether it is the plan of the change that this map describes.
+    pub(super) fn is_of(&self, map: &PartitionMap) -> bool {
+        [self.epoch, self.takes_back].contains(&map.epoch)
     }
 
     /// # Errors
@@ -73,6 +85,7 @@ impl Plan {
         Ok(Self {
             epoch: map.epoch,
             takes_back: 0,
+            map: map.url.as_ref().map(|_| map.clone()),
             old: shares_of(of_home)?,
             both,
             new: texts(limits.of_partition(new)?),
@@ -81,10 +94,11 @@ impl Plan {
     }
 
     /// The plan of the change in the other direction.
-    pub(super) fn back(self, epoch: u64, takes_back: u64) -> Self {
+    pub(super) fn back(self, map: &PartitionMap, takes_back: u64) -> Self {
         Self {
-            epoch,
+            epoch: map.epoch,
             takes_back,
+            map: map.url.as_ref().map(|_| map.clone()),
             old: self.new,
             new: self.old,
             ..self
@@ -112,7 +126,7 @@ impl Plan {
     pub(super) async fn spread(
         &mut self,
         home: &Partition,
-        partitions: &[Arc<Partition>],
+        partitions: &[&Arc<Partition>],
         were_empty: bool,
     ) -> Result<(), Error> {
         if self.is_spread {
@@ -131,6 +145,7 @@ impl Plan {
         let text = json!({
             "epoch": self.epoch,
             "takes_back": self.takes_back,
+            "map": self.map.as_ref().map(PartitionMap::to_string),
             "old": self.old,
             "both": self.both,
             "new": self.new,
@@ -177,6 +192,10 @@ impl Plan {
         Some(Self {
             epoch: number("epoch")?,
             takes_back: number("takes_back")?,
+            map: value
+                .get("map")
+                .and_then(serde_json::Value::as_str)
+                .and_then(|text| PartitionMap::read(text).ok()),
             old: shares("old")?,
             both: shares("both")?,
             new: shares("new")?,

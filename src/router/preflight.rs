@@ -26,9 +26,12 @@ impl Router {
     /// # Errors
     /// `Unavailable` if a server refuses writes because too few replicas follow it; `Full` if one
     /// has no room for the messages that move to it.
-    pub(super) async fn check_servers(&self, map: &PartitionMap) -> Result<(), Error> {
-        let (name, map_of_all) = (&self.queue_name, Some(map.clone()));
-        let all = Partitions::of_map(name, &self.servers, &self.meters, &self.link, map_of_all)?;
+    pub(super) async fn check_servers(
+        &self,
+        all: &Partitions,
+        map: &PartitionMap,
+    ) -> Result<(), Error> {
+        let name = &self.queue_name;
         let (mut servers, mut addresses) = (BTreeMap::new(), BTreeMap::new());
         for partition in all.list() {
             let link = patiently(|| partition.route().link()).await?;
@@ -49,7 +52,7 @@ impl Router {
         if servers.values().all(|server| free(&server.info).is_none()) {
             return Ok(());
         }
-        for partition in &all.list()[..map.old.len()] {
+        for partition in map.old.iter().filter_map(|tag| all.of_tag(*tag)) {
             let Some(bytes) = used(partition).await? else {
                 return Ok(());
             };

@@ -36,6 +36,9 @@ impl Router {
         if !Arc::ptr_eq(&now, seen) {
             return Ok(now);
         }
+        if partition.tag().is_far() {
+            return self.resolve_far(now, partition, error).await;
+        }
         match now.map() {
             // The home has the map of the call, and the partition an older one or none: the
             // partition is new, or its master came back without its data.
@@ -103,26 +106,40 @@ impl Router {
         let failed = map.as_ref().err().cloned();
         self.has_read.fetch_or(failed.is_none(), Ordering::Relaxed);
         *last_read = Some(LastRead { began, failed });
-        self.take(map?)
+        self.take(map?).await
     }
 
-    /// Makes this map the current one.
-    pub(crate) fn take(&self, map: Option<PartitionMap>) -> Result<Arc<Partitions>, Error> {
+    /// Makes this map of the near store the current one.
+    pub(crate) async fn take(&self, map: Option<PartitionMap>) -> Result<Arc<Partitions>, Error> {
         let known = self.current();
         if known.map() == map.as_ref() {
             return Ok(known);
         }
-        let new = Arc::new(self.of_map(map)?);
+        let new = Box::pin(self.of_map(&known.stores().near, map)).await?;
+        Ok(self.set(new))
+    }
+
+    /// Makes this map the current one, for tests without a server.
+    #[cfg(test)]
+    pub(crate) fn take_settled(&self, map: Option<PartitionMap>) -> Arc<Partitions> {
+        let (name, stores) = (&self.queue_name, self.current().stores().clone());
+        let new = Partitions::of_map(name, stores, &self.meters, &self.link, map);
+        self.set(new.expect("valid tags"))
+    }
+
+    /// Makes these partitions the current ones.
+    pub(super) fn set(&self, new: Partitions) -> Arc<Partitions> {
+        let new = Arc::new(new);
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         *current = Arc::clone(&new);
         drop(current);
-        Ok(new)
+        new
     }
 
     /// Finds the newest map. If another partition has a newer one than the home, writes it to the
     /// home.
     async fn newest(&self, known: &Partitions, ask: Ask) -> Result<Option<PartitionMap>, Error> {
-        let is_cluster = self.servers.is_cluster();
+        let is_cluster = known.stores().near.is_cluster();
         let reading = known.home().stored_map();
         let home = match is_cluster {
             true => known.home().within(HOME_LIMIT, reading).await,
@@ -189,15 +206,11 @@ impl Router {
         if stored.incarnation.is_some() {
             return Ok(());
         }
-        let all = self.of_map(Some(map.clone()))?;
+        let near = Arc::clone(&self.current().stores().near);
+        let all = self.of_map(&near, Some(map.clone())).await?;
         match source.and_then(|tag| all.of_tag(tag)) {
             Some(source) => restore_limits(home, source).await,
             None => Ok(()),
         }
-    }
-
-    fn of_map(&self, map: Option<PartitionMap>) -> Result<Partitions, Error> {
-        let (name, servers) = (&self.queue_name, &self.servers);
-        Partitions::of_map(name, servers, &self.meters, &self.link, map)
     }
 }

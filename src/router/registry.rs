@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::error::Error;
 use crate::router::Router;
 use crate::server::servers::Servers;
+use crate::server::stores::OtherStores;
 
 /// How many of the last requested names keep their router even without a handle.
 const KEPT: usize = 64;
@@ -32,13 +33,18 @@ impl Registry {
     ///
     /// # Errors
     /// `InvalidInput` if the name is not valid.
-    pub(crate) fn router(&self, name: &str, servers: &Arc<Servers>) -> Result<Arc<Router>, Error> {
+    pub(crate) fn router(
+        &self,
+        name: &str,
+        servers: &Arc<Servers>,
+        others: &Arc<OtherStores>,
+    ) -> Result<Arc<Router>, Error> {
         let mut routers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = routers.by_name.get(name).and_then(Weak::upgrade);
         let router = match known {
             Some(known) => known,
             None => {
-                let new = Arc::new(Router::new(name, servers)?);
+                let new = Arc::new(Router::new(name, servers, others)?);
                 routers.insert(name, &new);
                 new
             }
@@ -84,13 +90,19 @@ mod tests {
     #[test]
     fn two_requests_for_a_name_return_one_router() {
         let (registry, servers) = (Registry::default(), Servers::unconnected());
-        let first = registry.router("a", &servers).expect("a name");
+        let first = registry
+            .router("a", &servers, &Arc::default())
+            .expect("a name");
         for n in 0..2 * KEPT {
-            registry.router(&n.to_string(), &servers).expect("a name");
+            registry
+                .router(&n.to_string(), &servers, &Arc::default())
+                .expect("a name");
         }
-        let second = registry.router("a", &servers).expect("a name");
+        let second = registry
+            .router("a", &servers, &Arc::default())
+            .expect("a name");
         assert!(Arc::ptr_eq(&first, &second));
-        assert!(registry.router("a/b", &servers).is_err());
+        assert!(registry.router("a/b", &servers, &Arc::default()).is_err());
     }
 
     #[test]
@@ -98,7 +110,9 @@ mod tests {
         let (registry, servers) = (Registry::default(), Servers::unconnected());
         let mut weak = Vec::new();
         for n in 0..10_000 {
-            let router = registry.router(&n.to_string(), &servers).expect("a name");
+            let router = registry
+                .router(&n.to_string(), &servers, &Arc::default())
+                .expect("a name");
             weak.push(Arc::downgrade(&router));
         }
         let alive = weak.iter().filter(|known| known.strong_count() > 0).count();

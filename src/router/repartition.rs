@@ -75,9 +75,11 @@ impl Router {
             known.home().forward(map).await?;
             (stored.map, stored.epoch) = (lost.clone(), map.epoch);
         }
-        let known = self.take(stored.map.clone())?;
+        let known = self.take(stored.map.clone()).await?;
         match stored.map {
-            Some(map) if map.new.is_empty() => Err(changing(&self.queue_name, &map)),
+            Some(map) if map.new.is_empty() || map.url.is_some() => {
+                Err(changing(&self.queue_name, &map))
+            }
             Some(map) if map.is_settled() && map.new.len() == count => {
                 self.settle(&known, &map, lost.is_some()).await
             }
@@ -104,25 +106,36 @@ impl Router {
     pub(crate) async fn abort_repartition(&self, conduct: &Conduct) -> Result<(), Error> {
         let known = self.refresh(&self.current()).await?;
         let StoredMap { map, .. } = known.home().stored_map().await?;
+        let home = known.home();
         let Some(map) = map.filter(|map| !map.is_settled()) else {
+            if self.end_taken_back(home).await? {
+                return Ok(());
+            }
             return Err(Error::invalid(format!(
-                "the number of partitions of queue {} does not change: there is nothing to take back",
+                "the partitions of queue {} do not change, and it does not move: there is nothing to take back",
                 self.queue_name
             )));
         };
         if map.new.is_empty() {
             return Err(changing(&self.queue_name, &map));
         }
-        let home = known.home();
+        self.check_driver(home, &map).await?;
+        self.check_not_complete(&known, &map).await?;
         let (of_home, _) = stats(home).await?;
         let plan = Plan::of(home, &map, &of_home).await?;
         if plan.takes_back > 0 {
             return self.complete(map, BTreeSet::new(), conduct).await;
         }
         let epoch = next_epoch(home, map.epoch).await?;
-        plan.back(epoch, map.epoch).keep(home).await?;
-        let back = PartitionMap::changing(epoch, map.new, map.old);
-        match home.close(map.epoch, &back).await? {
+        let expected = map.epoch;
+        let back = PartitionMap {
+            epoch,
+            old: map.new,
+            new: map.old,
+            url: map.url,
+        };
+        plan.back(&back, expected).keep(home).await?;
+        match home.close(expected, &back).await? {
             Remapped::Done => self.complete(back, BTreeSet::new(), conduct).await,
             _ => Err(changed_meanwhile(&self.queue_name)),
         }
@@ -138,13 +151,18 @@ impl Router {
         conduct: &Conduct,
     ) -> Result<(), Error> {
         let home = known.home();
+        let kept = Plan::kept(home).await?.and_then(|plan| plan.map);
+        if let Some(begun) = kept.filter(|map| map.epoch > epoch && map.new[0].is_far()) {
+            return Err(changing(&self.queue_name, &begun));
+        }
         let old: Vec<Tag> = known.list().iter().map(|one| one.tag()).collect();
-        let new = place(&self.queue_name, count, &self.servers.masters());
+        let new = place(&self.queue_name, count, &known.stores().near.masters());
         let map = PartitionMap::changing(next_epoch(home, epoch).await?, old, new);
         let (of_home, _) = stats(home).await?;
         // Fails if the rate or `max_leased` is less than the new number of partitions.
         Plan::from_limits(&map, &of_home)?;
-        self.check_servers(&map).await?;
+        let all = self.of_map(&known.stores().near, Some(map.clone())).await?;
+        self.check_servers(&all, &map).await?;
         let is_empty = self.give_map(home, &map, Some(epoch)).await?;
         let empty = is_empty.then_some(Tag::Home).into_iter().collect();
         self.complete(map, empty, conduct).await
@@ -152,14 +170,16 @@ impl Router {
 
     /// Completes the change that the home's map describes. `empty` has the partitions that held and
     /// remembered nothing when they got the map.
-    async fn complete(
+    pub(super) async fn complete(
         &self,
         map: PartitionMap,
         empty: BTreeSet<Tag>,
         conduct: &Conduct,
     ) -> Result<(), Error> {
-        let all = self.take(Some(map.clone()))?;
+        let all = self.take(Some(map.clone())).await?;
+        let own_url = map.url.as_ref().map(|_| self.others.own_url());
         let job = Arc::new(Job {
+            own_url: own_url.transpose()?,
             map,
             all,
             pace: conduct.pace,
@@ -168,12 +188,16 @@ impl Router {
         match Box::pin(self.run(&job, empty, conduct)).await {
             Err(error) if error.kind() == ErrorKind::Unavailable => {
                 // Another process may have completed the same change.
-                let map = self.map_after(&job.map).await?;
+                let map = self.map_after(&job).await?;
+                if map.as_ref().is_some_and(PartitionMap::is_moved) && job.map.new[0].is_far() {
+                    self.take(map).await?;
+                    return self.remove_leaving(&job).await;
+                }
                 let tags = map.as_ref().map_or(vec![Tag::Home], |map| map.new.clone());
                 if !map.as_ref().is_none_or(PartitionMap::is_settled) || tags != job.map.new {
                     return Err(error);
                 }
-                self.take(map)?;
+                self.take(map).await?;
                 // This process may have made a partition again that the other one had removed.
                 self.remove_leaving(&job).await
             }
@@ -183,11 +207,11 @@ impl Router {
 
     /// The map of the home as soon as it is not this one, or this one after 2 s: another process that
     /// ends the same change removes partitions shortly before it settles the map.
-    async fn map_after(&self, changing: &PartitionMap) -> Result<Option<PartitionMap>, Error> {
+    async fn map_after(&self, job: &Job) -> Result<Option<PartitionMap>, Error> {
         let started = Instant::now();
         loop {
-            let StoredMap { map, .. } = self.home().stored_map().await?;
-            if map.as_ref() != Some(changing) || started.elapsed() > END_LIMIT {
+            let StoredMap { map, .. } = job.all.home().stored_map().await?;
+            if map.as_ref() != Some(&job.map) || started.elapsed() > END_LIMIT {
                 return Ok(map);
             }
             tokio::time::sleep(END_LIMIT / 20).await;
@@ -202,28 +226,35 @@ impl Router {
     ) -> Result<(), Error> {
         let (map, list, home) = (&job.map, job.all.list(), job.all.home());
         conduct.report(&job.progress, RepartitionPhase::Opening);
-        let (old, joining) = list.split_at(map.old.len());
-        for partition in &old[1..] {
-            if self.give_map(partition, map, None).await? {
-                empty.insert(partition.tag());
+        let old = job.list(&map.old);
+        let mut joining = job.list(&map.new);
+        joining.retain(|partition| !map.old.contains(&partition.tag()));
+        for partition in old.iter().filter(|one| !Arc::ptr_eq(one, home)) {
+            let tag = partition.tag();
+            if self.give_map(partition, &job.map_for(tag), None).await? {
+                empty.insert(tag);
             }
         }
         let (of_home, _) = stats(home).await?;
         let mut plan = Plan::of(home, map, &of_home).await?;
-        for partition in joining {
+        for partition in &joining {
             // When a change is taken back, they are the queue's own partitions.
             if plan.takes_back == 0 {
                 refuse_orphan(partition, map.epoch).await?;
             }
-            partition.forward(map).await?;
+            partition.forward(&job.map_for(partition.tag())).await?;
         }
         plan.keep(home).await?;
-        for partition in joining {
+        for partition in &joining {
             partition.pause_as(&of_home).await?;
         }
         let were_empty = empty.len() == old.len();
-        plan.spread(home, if were_empty { joining } else { list }, were_empty)
-            .await?;
+        let limited = if were_empty {
+            joining
+        } else {
+            list.iter().collect()
+        };
+        plan.spread(home, &limited, were_empty).await?;
         for partition in list {
             // This also waits until the replicas have the map.
             if Source::new(job, partition)?.end_earlier().await? {
@@ -263,7 +294,7 @@ impl Router {
 
     /// Gives a partition of the old list the map of the change. Returns whether the partition held
     /// and remembered nothing, so that no calls from before have to be forgotten.
-    async fn give_map(
+    pub(super) async fn give_map(
         &self,
         partition: &Partition,
         map: &PartitionMap,
@@ -272,7 +303,10 @@ impl Router {
         let mut patience = Patience::new();
         loop {
             let stored = partition.stored_map().await?;
-            if stored.map.as_ref() == Some(map) {
+            if stored
+                .map
+                .is_some_and(|stored| stored.describes_change_of(map))
+            {
                 return Ok(false); // a client or an earlier process gave it the map
             }
             // Two operators may have chosen the same epoch.
@@ -325,7 +359,7 @@ async fn refuse_orphan(partition: &Partition, epoch: u64) -> Result<(), Error> {
     )))
 }
 
-fn has_schedules(queue_name: &str) -> Error {
+pub(super) fn has_schedules(queue_name: &str) -> Error {
     Error::invalid(format!(
         "queue {queue_name} has schedules, which need a queue of one partition: `dueq schedule \
          --queue {queue_name}` lists them"

@@ -15,7 +15,11 @@ impl Router {
     /// Ends the batch of this number that is on its way from the partition with this tag, because
     /// nobody moves it any more: its messages come back, unless it has arrived.
     pub(crate) async fn end_batch(&self, from: Tag, number: u64) -> Result<(), Error> {
-        let known = self.current();
+        let mut known = self.current();
+        if known.map().is_none_or(|map| !map.moves()) {
+            // The node may know a map of which this router could not reach the other store.
+            known = self.refresh(&known).await?;
+        }
         let Some(partition) = known.of_tag(from) else {
             return Ok(());
         };

@@ -315,6 +315,8 @@ pub(super) fn other(tag: Tag) -> Tag {
     match tag {
         Tag::Home => Tag::Numbered(0),
         Tag::Numbered(_) => Tag::Home,
+        Tag::FarHome => Tag::FarNumbered(0),
+        Tag::FarNumbered(_) => Tag::FarHome,
     }
 }
 

@@ -5,7 +5,7 @@
 //! for nothing. So each WAIT follows a write that changes nothing ([`TOUCH`]). WAIT blocks its
 //! connection: each durability of a queue has its own lane.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, Value};
@@ -18,7 +18,7 @@ use crate::protocol::verbs::{TOUCH, Verb};
 #[cfg(feature = "harness")]
 use crate::server::harness;
 use crate::server::lane::{ConnectionInfo, Lane};
-use crate::server::patience::RESPONSE_LIMIT;
+use crate::server::patience::{RESPONSE_LIMIT, limited};
 
 /// The result of the wait for replicas or disks.
 pub(crate) enum Waited {
@@ -63,7 +63,7 @@ impl Lane {
         let sent = Instant::now();
         let exchange = Self::exchange(&mut connection, verb, keys, args, asking);
         let exchange = info.answered(exchange);
-        let asked = async { Ok(limited(RESPONSE_LIMIT, exchange).await) };
+        let asked = async { Ok(exchange.await) };
         #[cfg(feature = "harness")]
         let observed = harness::invoke(&info.server.address, verb, keys, args);
         let answer = info
@@ -228,17 +228,10 @@ fn shortfall(durability: Durability, answer: &Value) -> Option<String> {
     }
 }
 
-async fn limited<T>(
-    limit: Duration,
-    work: impl Future<Output = Result<T, RedisError>>,
-) -> Result<T, RedisError> {
-    tokio::time::timeout(limit, work)
-        .await
-        .unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

@@ -20,6 +20,7 @@ use crate::server::connect::probe::{DOUBT_AFTER, only_elsewhere};
 use crate::server::failure;
 #[cfg(feature = "harness")]
 use crate::server::harness;
+use crate::server::patience::{RESPONSE_LIMIT, limited};
 
 /// A connection that was idle for longer than this may have been closed by the other side.
 const IDLE_LIMIT: Duration = Duration::from_secs(1);
@@ -34,8 +35,7 @@ const SLOWER_FOR: Duration = Duration::from_secs(60);
 pub(crate) struct Lane {
     connector: Arc<Connector>,
     clock: Arc<Clock>,
-    /// Permit of a dedicated connection: one that is not from the pool. Callers set their own time
-    /// limits.
+    /// Permit of a dedicated connection: one that is not from the pool.
     dedicated: Option<Arc<OwnedSemaphorePermit>>,
     open: Mutex<Option<OpenConnection>>,
     /// Whether only the first call after a pause doubts the connection. Other calls may just be
@@ -84,8 +84,8 @@ struct OpenConnection {
 }
 
 impl ConnectionInfo {
-    /// Awaits the answer to a call on this connection. Returns an error once the connection is
-    /// known to be dead.
+    /// Awaits the answer to a call on this connection, for up to the limit of one command. Returns
+    /// an error once the connection is known to be dead.
     pub(crate) async fn answered<T>(
         &self,
         call: impl Future<Output = Result<T, RedisError>>,
@@ -104,7 +104,7 @@ impl ConnectionInfo {
         };
         tokio::select! {
             biased;
-            answer = call => {
+            answer = limited(RESPONSE_LIMIT, call) => {
                 if sent.elapsed() < DOUBT_AFTER {
                     is_fast.store(true, Ordering::Relaxed);
                 }

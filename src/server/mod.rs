@@ -24,4 +24,5 @@ pub(crate) mod route;
 pub(crate) mod scan;
 pub(crate) mod sentinel;
 pub(crate) mod servers;
+pub(crate) mod stores;
 pub(crate) mod subscription;

@@ -1,7 +1,10 @@
 //! Decides how long, and after which pauses, a failed call is repeated. Also has the time limits of
 //! calls.
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
+
+use redis::RedisError;
 
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::retry::Retry;
@@ -98,6 +101,25 @@ pub(crate) fn reconnect_delays() -> Retry {
     Retry::exponential(Duration::from_millis(10), Duration::from_millis(500)).unwrap_or_default()
 }
 
+/// Runs `work` for up to `limit` of the time in which this process runs. When the machine stood still,
+/// for example because it was moved or suspended, its whole pause counts as one second: the reply
+/// may already wait in the socket, and the server may have paused as well.
+pub(crate) async fn limited<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, RedisError>>,
+) -> Result<T, RedisError> {
+    let mut work = pin!(work);
+    let mut left = limit;
+    while !left.is_zero() {
+        let slice = left.min(Duration::from_secs(1));
+        if let Ok(answer) = tokio::time::timeout(slice, &mut work).await {
+            return answer;
+        }
+        left -= slice;
+    }
+    Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
+}
+
 /// How long opening a connection may take.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
@@ -122,7 +144,28 @@ pub(crate) const REACH_LIMIT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::task::Poll;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_of_the_machine_ends_no_call() {
+        let silent = std::future::pending::<Result<(), RedisError>>();
+        let mut call = pin!(limited(RESPONSE_LIMIT, silent));
+        let mut ended = async || poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await;
+        assert!(ended().await.is_pending());
+        // Each of these is longer than the limit, and counts as one second.
+        for _ in 0..4 {
+            tokio::time::advance(RESPONSE_LIMIT * 2).await;
+            assert!(ended().await.is_pending());
+        }
+        tokio::time::advance(RESPONSE_LIMIT * 2).await;
+        let Poll::Ready(Err(error)) = ended().await else {
+            panic!("five seconds have passed");
+        };
+        assert!(error.is_timeout(), "{error}");
+    }
 
     #[test]
     fn a_call_refused_for_its_map_is_not_repeated() {

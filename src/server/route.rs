@@ -59,6 +59,7 @@ impl Route {
     /// Whether the keys of both routes are on one server, as far as this client knows.
     pub(crate) fn shares_server_with(&self, other: &Self) -> bool {
         match &*self.servers {
+            _ if !Arc::ptr_eq(&self.servers, &other.servers) => false,
             Servers::One(_) => true,
             Servers::Cluster(cluster) => {
                 let of = |slot| cluster.topology.master_of(slot);

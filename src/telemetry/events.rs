@@ -268,6 +268,12 @@ pub(crate) fn map_copied(queue: &str, error: &Error) {
          copy");
 }
 
+pub(crate) fn queue_moved(queue: &str, url: &str) {
+    warn!(name: "dueq.queue_moved", target: "dueq", queue, url,
+        "the queue has moved to another store: this worker gets none of its messages any more; start \
+         workers there, and stop this one");
+}
+
 pub(crate) fn master_left(address: &str) {
     warn!(name: "dueq.master_left", target: "dueq", address,
         "a server of the cluster serves no slots any more: its calls in flight end");

@@ -18,6 +18,7 @@ mod proxy;
 pub mod report;
 pub mod scripts;
 mod sentinel;
+mod stopwatch;
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -35,6 +36,7 @@ pub use fuzz::{corpus, fuzz};
 pub use port::Port;
 pub use proxy::Proxy;
 pub use sentinel::{Failover, SERVICE, is_master};
+pub use stopwatch::Stopwatch;
 
 /// The time limit of a server's reply, far longer than a working server needs.
 const START_LIMIT: Duration = Duration::from_secs(60);

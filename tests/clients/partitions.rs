@@ -234,6 +234,16 @@ impl Test<'_> {
         self.wait("{order:43}:late", Says::Created, "-", delete)
             .await
     }
+
+    /// A producer that does not follow a queue to another server says where it is.
+    async fn moved(&mut self) -> Result<()> {
+        let url = "redis://10.1.2.3/";
+        let moved = format!("13|@-|@-|{url}");
+        self.operator.remap(&["-"], &["close", "0", &moved])?;
+        self.producer.fails("{order:43}:far", "0", url).await?;
+        ensure!(self.operator.holders("{order:43}:far")?.is_empty());
+        Ok(())
+    }
 }
 
 pub(crate) async fn check(producer: Producer<'_>) -> Result<()> {
@@ -245,5 +255,6 @@ pub(crate) async fn check(producer: Producer<'_>) -> Result<()> {
     test.settled().await?;
     test.changing().await?;
     test.closed().await?;
-    test.deleted().await
+    test.deleted().await?;
+    test.moved().await
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use dueq::Client;
+use dueq_testkit::Stopwatch;
 use dueq_testkit::cluster::Cluster;
 use serde_json::Value;
 
@@ -46,7 +47,7 @@ fn reading_commands_name_partitions_of_a_dead_master() -> Result<()> {
     cluster.masters[away].kill()?;
     let read = |words: &[&str]| -> Result<(String, String)> {
         let run = || -> Result<_> {
-            let start = Instant::now();
+            let start = Stopwatch::start();
             let mut dueq = Command::new(DUEQ);
             let output = dueq.env("REDIS_URL", &url).args(words).output()?;
             Ok((output, start.elapsed()))

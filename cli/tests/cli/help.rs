@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::{DUEQ, Said};
 
-const VERBS: [&str; 30] = [
+const VERBS: [&str; 31] = [
     "push",
     "work",
     "cancel",
@@ -30,6 +30,7 @@ const VERBS: [&str; 30] = [
     "delete-queue",
     "configure",
     "partitions",
+    "move",
     "doctor",
     "acl",
     "functions",

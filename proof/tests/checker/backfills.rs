@@ -57,13 +57,13 @@ fn backfilled(story: &mut Story, at_ms: u64, due_ms: u64) -> Token {
 }
 
 /// A tick is leased as the store is emptied, and its schedule is declared again.
-fn emptied(mut story: Story, token: Token) -> (Story, Token) {
+fn emptied(mut story: Story, token: Token, next: &str) -> (Story, Token) {
     story.at(1_500).write(Event::Emptied {
         queue: TICKS.into(),
         incarnation: "b1".into(),
     });
     (story.incarnation, story.seq) = ("b2", 0);
-    apply(&mut story, "7", "", &["OK", "CREATED 1000002000"]);
+    apply(&mut story, "7", "", &["OK", &format!("CREATED {next}")]);
     (story, token)
 }
 
@@ -75,7 +75,7 @@ type Step = fn(&mut Story);
 fn granted_after_a_stale_token(steps: Steps, due_ms: u64) -> Story {
     let mut story = declared("");
     let token = tick(story.at(1_005), 1_000, 1);
-    let (mut story, token) = emptied(story, token);
+    let (mut story, token) = emptied(story, token, "1000002000");
     steps[0](&mut story);
     let stale = story.at(2_500);
     stale.settle(Verb::Ack, &id(1_000), &token, "GONE");
@@ -84,6 +84,23 @@ fn granted_after_a_stale_token(steps: Steps, due_ms: u64) -> Story {
     story.at(5_010).ack(&id(1_000), &token);
     steps[2](&mut story);
     story
+}
+
+#[test]
+fn a_tick_that_was_not_due_comes_in_an_emptied_store() {
+    for (stale_ms, is_clean) in [(1_600, true), (2_002, false)] {
+        let mut story = declared("");
+        let token = tick(story.at(1_005), 1_000, 1);
+        story.server_step_ms = -1_000;
+        let (mut story, stale) = emptied(story, token, "1000001000");
+        let stale_call = story.at(stale_ms);
+        stale_call.settle(Verb::Bury, &id(1_000), &stale, "GONE");
+        let token = tick(story.at(2_005), 1_000, 1);
+        story.at(2_010).ack(&id(1_000), &token);
+        let verdict = story.verdict();
+        assert_eq!(verdict.count(Kind::Unexpected), u64::from(!is_clean));
+        assert_eq!(verdict.is_clean(), is_clean, "{:#?}", verdict.examples);
+    }
 }
 
 #[test]
@@ -122,7 +139,7 @@ fn a_backfill_of_an_emptied_store_makes_no_tick_of_the_next() {
     story.at(1_010).ack(&id(1_000), &token);
     backfill(&mut story, 1_200, 1_000, "CREATED");
     let token = backfilled(&mut story, 1_205, 1_200);
-    let (mut story, token) = emptied(story, token);
+    let (mut story, token) = emptied(story, token, "1000002000");
     let stale = story.at(2_500);
     stale.settle(Verb::Ack, &id(1_000), &token, "GONE");
     let token = backfilled(&mut story, 5_005, 1_200);

@@ -116,7 +116,7 @@ impl Coordinator {
             .add(queue_id, entry.share)
             .map_err(|error| Error::invalid(format!("queue {name}: {error}")))?;
         self.membership.excluded.remove(&name);
-        let home = self.on_servers(&entry.router.home());
+        let home = self.on_servers(&entry.router.own_home());
         let context = HandlerContext {
             retry: entry.retry,
             time_limit: entry.time_limit,
@@ -134,6 +134,7 @@ impl Coordinator {
             open: 0,
             removal: None,
             watch: None,
+            moved: None,
             is_reading_map: false,
         };
         self.membership.queues.insert(queue_id, queue);
@@ -224,7 +225,7 @@ impl Coordinator {
         let remote = match (tag, &queue.watch) {
             (Tag::Home, _) => Arc::clone(&queue.home),
             (_, watch) => {
-                let mut list = watch.as_ref()?.partitions.list().iter();
+                let mut list = watch.as_ref()?.partitions.near_list().iter();
                 self.on_servers(list.find(|partition| partition.tag() == tag)?)
             }
         };

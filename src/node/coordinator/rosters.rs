@@ -43,11 +43,13 @@ impl Coordinator {
             return;
         };
         let watch = queue.watch.as_ref();
-        let known = watch.and_then(|watch| watch.partitions.epoch());
+        let moved = queue.moved.as_ref().map(|map| map.epoch);
+        let known = moved.or_else(|| watch.and_then(|watch| watch.partitions.epoch()));
         // A partition other than the home may still have the previous map.
-        let is_news = match tag {
-            Tag::Home => epoch != known,
-            Tag::Numbered(_) => epoch > known,
+        let is_news = if tag.is_home() {
+            epoch != known
+        } else {
+            epoch > known
         };
         if !is_news || queue.is_reading_map || queue.removal.is_some() {
             return;
@@ -56,7 +58,7 @@ impl Coordinator {
         let (router, sender) = (Arc::clone(&queue.entry.router), self.sender.clone());
         self.tasks.spawn(Task::Call, async move {
             let seen = router.current();
-            let read = router.confirm(&seen, epoch).await;
+            let read = router.confirm_own(&seen, epoch).await;
             // The send fails if the coordinator has stopped.
             let _ = sender.send(Event::Mapped(queue_id, read));
         });
@@ -83,6 +85,16 @@ impl Coordinator {
         if queue.removal.is_some() {
             return;
         }
+        let moved = queue.entry.router.moved_map();
+        if let Some(url) = moved.as_ref().and_then(|map| map.url.as_deref())
+            && queue.moved.is_none()
+        {
+            events::queue_moved(queue.name(), url);
+        }
+        queue.moved = moved;
+        if queue.moved.is_some() {
+            return self.attend_home_alone(queue_id, now);
+        }
         match &mut queue.watch {
             Some(watch) if partitions.map().is_some() => {
                 watch.remap(&partitions, &self.node);
@@ -97,7 +109,7 @@ impl Coordinator {
         }
     }
 
-    /// Called when a queue has only one partition again.
+    /// Called when a queue has only one partition again, or none in this store.
     fn attend_home_alone(&mut self, queue_id: QueueId, now: Instant) {
         let Some(queue) = self.membership.queues.get_mut(&queue_id) else {
             return;

@@ -177,7 +177,7 @@ impl Started {
         let registered = Arc::<Registered>::default();
         let crowd = Arc::<Crowd>::default();
         for entry in &settings.queues {
-            registered.add(&entry.router.home());
+            registered.add(&entry.router.own_home());
         }
         let (subscriptions, changes) = mpsc::unbounded_channel();
         let order = settings
@@ -302,14 +302,14 @@ async fn first_beats(
 ) -> Result<bool, Error> {
     let mut beats = JoinSet::new();
     for entry in &settings.queues {
-        let (partition, node) = (entry.router.home(), node.to_owned());
+        let (partition, node) = (entry.router.own_home(), node.to_owned());
         beats.spawn(async move {
             let stay = Presence::Alive(Standing::Any, None);
             let error = partition.beat(&node, stay, false).await.err()?;
             Some((partition.queue_name().to_owned(), error))
         });
     }
-    let homes = settings.queues.iter().map(|entry| entry.router.home());
+    let homes = settings.queues.iter().map(|entry| entry.router.own_home());
     let (homes, node): (Vec<_>, _) = (homes.collect(), node.to_owned());
     let (report, reported) = oneshot::channel();
     let (starts, will_start) = oneshot::channel();

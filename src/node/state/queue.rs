@@ -12,7 +12,7 @@ use crate::node::consumers::handling::HandlerContext;
 use crate::node::state::roster_watch::RosterWatch;
 use crate::node::state::shares::ShareSettings;
 use crate::partition::Partition;
-use crate::protocol::partition_map::Tag;
+use crate::protocol::partition_map::{PartitionMap, Tag};
 use crate::router::Router;
 
 /// Called when the node has left a removed queue, if a caller waits for that.
@@ -46,6 +46,8 @@ pub(crate) struct NodeQueue {
     pub(crate) removal: Option<Removal>,
     /// The watch of the roster; `None` while the queue has one partition.
     pub(crate) watch: Option<RosterWatch>,
+    /// The map in the node's store that says that the queue has moved to another one.
+    pub(crate) moved: Option<PartitionMap>,
     /// Whether a task reads the map of the queue.
     pub(crate) is_reading_map: bool,
 }

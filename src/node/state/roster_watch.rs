@@ -79,14 +79,14 @@ impl RosterWatch {
         self.ranking.update(&self.roster);
         self.partitions = Arc::clone(partitions);
         self.own_deputies.clear();
-        let tags: BTreeSet<_> = partitions.list().iter().map(|one| one.tag()).collect();
+        let tags: BTreeSet<_> = partitions.near_list().iter().map(|one| one.tag()).collect();
         self.helping.retain(|tag, _| tags.contains(tag));
         self.asked.retain(|tag, _| tags.contains(tag));
     }
 
     /// The deputies to which the node has no connections yet, if deputies are needed.
     pub(crate) fn missing_deputies(&self) -> Vec<Arc<Partition>> {
-        let others = self.partitions.list()[1..].iter();
+        let others = self.partitions.near_list()[1..].iter();
         let missing = self.needs_deputies() && self.own_deputies.is_empty();
         others
             .take(if missing { DEPUTIES } else { 0 })
@@ -179,7 +179,7 @@ impl RosterWatch {
 }
 
 fn ranking(partitions: &Partitions, node: &str) -> Ranking {
-    let list = partitions.list();
+    let list = partitions.near_list();
     let tags: Vec<_> = list.iter().map(|partition| partition.tag()).collect();
     let name = partitions.home().queue_name();
     Ranking::new(name, &tags, node)

@@ -109,10 +109,11 @@ impl Server {
         Ok(last.insert((secrets, pool)).1.clone())
     }
 
+    /// The lanes, which use these connections, limit each call.
     fn new_pool(&self, client: &Client) -> Result<Pool, Error> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_LIMIT))
-            .set_response_timeout(Some(RESPONSE_LIMIT));
+            .set_response_timeout(None);
         let info = client.get_connection_info().clone();
         let manager = Manager::new_with_config(info, config)
             .map_err(|error| failure::of_connecting(&self.address, error))?;

@@ -1,10 +1,10 @@
 //! Servers that are absent, refuse the login, or do not reply.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use dueq::{Applied, Client, Error, ErrorKind, Message};
-use dueq_testkit::Server;
+use dueq_testkit::{Server, Stopwatch};
 use tokio::net::TcpListener;
 
 use crate::support::proxy::Proxy;
@@ -22,7 +22,7 @@ fn all_text(error: &Error) -> String {
 }
 
 async fn refused(url: &str, kind: ErrorKind, limit: Duration) -> Result<String> {
-    let start = Instant::now();
+    let start = Stopwatch::start();
     let error = within("an error", Client::connect(url))
         .await?
         .expect_err("refused");
@@ -191,7 +191,7 @@ async fn every_call_ends_after_the_server_falls_silent() -> Result<()> {
     let delivery = crate::support::push_and_claim(&queue, Message::new("").id("held")).await?;
     proxy.fall_silent();
     let (sender, mut errors) = seen();
-    let start = Instant::now();
+    let start = Stopwatch::start();
     macro_rules! ends {
         ($name:literal, $call:expr) => {{
             let (queue, delivery, sender) = (queue.clone(), delivery.clone(), sender.clone());
@@ -249,7 +249,7 @@ async fn callers_in_a_queue_share_one_time_limit() -> Result<()> {
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
     queue.push("").due(HOUR).await?;
     proxy.fall_silent();
-    let start = Instant::now();
+    let start = Stopwatch::start();
     let results = within(
         "all results",
         queue.push_many((0..1_500).map(|_| Message::new("").due(HOUR))),

@@ -36,7 +36,9 @@ async fn serves(setup: &Setup, partitions: usize) -> Result<()> {
 }
 
 /// Runs these futures at the same time, because each waits until calls are forgotten.
-async fn all_of(mut futures: Vec<impl Future<Output = Result<()>> + Unpin>) -> Result<()> {
+pub(super) async fn all_of(
+    mut futures: Vec<impl Future<Output = Result<()>> + Unpin>,
+) -> Result<()> {
     std::future::poll_fn(move |context| {
         let mut failed = None;
         futures.retain_mut(|future| match Pin::new(future).poll(context) {

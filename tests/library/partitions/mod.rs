@@ -6,6 +6,8 @@ mod live;
 mod losses;
 mod one_queue;
 mod repartition;
+mod store;
+mod store_away;
 mod stranded;
 mod traffic;
 mod workers;

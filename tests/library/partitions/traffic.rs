@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::Result;
+use dueq::admin::Repartition;
 use dueq::metrics::Counter;
 use dueq::outcomes::{
     AckPushOutcome, CancelOutcome, PushOutcome, RescheduleOutcome, SettleOutcome,
@@ -12,7 +13,7 @@ use dueq::{Delivery, Message, MessageState, Queue};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{HOUR, Running, claim, push_all, stats_until, within};
+use crate::support::{HOUR, Running, claim, push_all, stats_until, until, within};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -165,20 +166,46 @@ async fn produce(queue: Queue, far: Vec<String>, stop: CancellationToken) -> Res
 /// became of each message. With `taken_back`, takes the change back halfway.
 pub(super) async fn change_live(
     queue: &Queue,
-    mut stock: Stock,
+    stock: Stock,
     count: usize,
     taken_back: bool,
 ) -> Result<()> {
+    let change = || queue.partition_into(count);
+    change_used(&[queue], stock, change, count, taken_back).await
+}
+
+/// As `change_live`, for a queue of which these are handles in each of its stores, the first where it
+/// is. Workers use each of them, and producers use the others once the queue is there as well.
+pub(super) async fn change_used<'a>(
+    used: &[&Queue],
+    mut stock: Stock,
+    change: impl Fn() -> Repartition<'a>,
+    count: usize,
+    taken_back: bool,
+) -> Result<()> {
+    let queue = used[0];
     let before = queue.partitions().await?.len();
-    let (running, mut handled) = worker(queue);
+    let (workers, mut handled): (Vec<_>, Vec<_>) = used.iter().map(|one| worker(one)).unzip();
     let stop = CancellationToken::new();
-    let producers: Vec<_> = stock
-        .far
-        .chunks(1_000)
-        .map(|far| tokio::spawn(produce(queue.clone(), far.to_vec(), stop.clone())))
-        .collect();
-    let change = queue.partition_into(count).without_rests().into_future();
-    let mut change = Box::pin(change);
+    let start = |index: usize| {
+        let parts = stock.far.chunks(1_000).enumerate();
+        let own = parts.filter(move |(n, _)| n % used.len() == index);
+        own.map(|(_, far)| tokio::spawn(produce(used[index].clone(), far.to_vec(), stop.clone())))
+            .collect::<Vec<_>>()
+    };
+    let mut producers = start(0);
+    let mut change = Box::pin(change().without_rests().into_future());
+    for (index, other) in used.iter().enumerate().skip(1) {
+        let partitions = async || Ok(other.partitions().await?);
+        let is_there = until("the queue in the other store", partitions, |all| {
+            all.len() > before
+        });
+        tokio::select! {
+            begun = is_there => begun.map(drop)?,
+            ended = &mut change => panic!("{ended:?}"),
+        }
+        producers.extend(start(index));
+    }
     let held = std::mem::take(&mut stock.held);
     let early = tokio::time::timeout(5 * SECOND, &mut change).await;
     assert!(early.is_err(), "leased messages are waited for: {early:?}");
@@ -243,13 +270,19 @@ pub(super) async fn change_live(
         stats.scheduled == left && stats.ready + stats.leased == 0
     })
     .await?;
-    running.stop().await?;
+    for worker in workers {
+        worker.stop().await?;
+    }
     // A partition that the change removed is no loss.
-    assert_eq!(queue.metrics().count(Counter::StoreEmptied), 0);
+    for queue in used {
+        assert_eq!(queue.metrics().count(Counter::StoreEmptied), 0);
+    }
     let mut times = BTreeMap::<String, u64>::new();
-    while let Ok((id, at_ms, due_ms)) = handled.try_recv() {
-        assert!(at_ms + 5 >= due_ms, "{id} at {at_ms}, due {due_ms}");
-        assert_eq!(times.insert(id.clone(), at_ms), None, "{id} twice");
+    for handled in &mut handled {
+        while let Ok((id, at_ms, due_ms)) = handled.try_recv() {
+            assert!(at_ms + 5 >= due_ms, "{id} at {at_ms}, due {due_ms}");
+            assert_eq!(times.insert(id.clone(), at_ms), None, "{id} twice");
+        }
     }
     assert_eq!(times.into_keys().collect::<BTreeSet<_>>(), expected);
     let checkup = queue.examine(false).await?;

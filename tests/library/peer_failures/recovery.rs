@@ -1,12 +1,12 @@
 //! How long work is interrupted by a fault. The bounds allow seconds for a slow machine; each test
 //! prints the measured time.
 
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
 use dueq::outcomes::PushOutcome;
 use dueq::{Client, Delivery, Message, Queue};
-use dueq_testkit::Server;
+use dueq_testkit::{Server, Stopwatch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::support::child::{Process, Role};
@@ -47,7 +47,7 @@ async fn killed_worker_recovers_within_lease_and_fallback() -> Result<()> {
         "the leases are kept as long as their process lives"
     );
     victim.kill().await?;
-    let killed = Instant::now();
+    let killed = Stopwatch::start();
     let mut handled = seen.take(50).await?;
     let took = killed.elapsed();
     println!(
@@ -333,7 +333,7 @@ async fn recovers_within_a_second_of_a_server_restart() -> Result<()> {
         setup.server.kill()?;
         tokio::time::sleep(Duration::from_millis(away_ms)).await; // length of the outage
         setup.server.restart()?;
-        let answered = Instant::now();
+        let answered = Stopwatch::start();
         assert_eq!(seen.next().await?, id);
         due.push(answered.elapsed());
         // A producer pushes a message of which no node has heard.

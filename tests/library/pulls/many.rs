@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use dueq::claims::{DeliveryHandle, Puller};
 use dueq::outcomes::SettleOutcome;
 use dueq::{Client, Delivery, Message, Queue};
+use dueq_testkit::Stopwatch;
 use dueq_testkit::cluster::Cluster;
 use tokio::task::JoinSet;
 
@@ -247,7 +248,7 @@ async fn a_pull_of_a_silent_server_ends_after_one_claim() -> Result<()> {
     let puller = setup.queue.puller();
     assert!(puller.pull(1, LONG, 300 * MS).await?.is_empty());
     signal("-STOP", setup.server.pid())?;
-    let start = Instant::now();
+    let start = Stopwatch::start();
     let pull = within("the pull", puller.pull(1, LONG, Duration::ZERO)).await?;
     assert!(pull.is_err_and(|error| error.is_retryable()));
     let took = start.elapsed();

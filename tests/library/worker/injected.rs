@@ -2,10 +2,11 @@
 //! another worker gets the messages at once.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use dueq::{Client, Delivery, ErrorKind, Queue, WorkerHandle, harness};
+use dueq_testkit::Stopwatch;
 
 use crate::support::{LONG, Setup, holding, seen, setup, stats_until, within};
 
@@ -41,7 +42,7 @@ async fn a_panic_in_any_internal_task_ends_the_worker() -> Result<()> {
     let Setup { client, .. } = &setup().await?;
     // For comparison: how long a worker takes to end and drop its handlers.
     let worker = busy(client, &queues(client, "control")?, LONG).await?;
-    let start = Instant::now();
+    let start = Stopwatch::start();
     worker.abort();
     worker.wait().await?;
     let control = start.elapsed();
@@ -49,7 +50,7 @@ async fn a_panic_in_any_internal_task_ends_the_worker() -> Result<()> {
         let queues = queues(client, task)?;
         let waits = matches!(task, "lease extension" | "batcher");
         let worker = busy(client, &queues, if waits { SHORT } else { LONG }).await?;
-        let start = Instant::now();
+        let start = Stopwatch::start();
         ensure!(harness::panic_in(queues[0].name(), task), "no task {task}");
         let error = within(task, worker.wait()).await?.err();
         let took = start.elapsed();

@@ -10,6 +10,7 @@ use dueq::{
     Batch, Client, Delivery, Message, MessageState, OnExpire, Queue, QueueLimits, Settlement,
     in_batches,
 };
+use dueq_testkit::Stopwatch;
 
 use crate::support::{Running, Setup, acking, messages, push_all, seen, setup, stats_until};
 
@@ -152,7 +153,7 @@ async fn three_nodes_together_never_exceed_max_leased() -> Result<()> {
         };
         workers.push(Running::start(queue.worker(), handler));
     }
-    let begun = std::time::Instant::now();
+    let begun = Stopwatch::start();
     let before = script_calls(&setup).await?;
     let others = ended.take(200).await?;
     let (took, calls) = (begun.elapsed(), script_calls(&setup).await? - before);
@@ -161,7 +162,7 @@ async fn three_nodes_together_never_exceed_max_leased() -> Result<()> {
     // Without wake-ups, each start would wait up to 0.9 s for a beat, 90 s in all. The reference is
     // the time that 200 handlers of 2 ms with four calls each take on this machine, one after
     // another.
-    let begun = std::time::Instant::now();
+    let begun = Stopwatch::start();
     for _ in 0..200 {
         tokio::time::sleep(Duration::from_millis(2)).await;
         for _ in 0..4 {
@@ -195,7 +196,7 @@ async fn expired_messages_delay_live_ones_little() -> Result<()> {
     push_all(queue, stale.collect()).await?;
     tokio::time::sleep(Duration::from_millis(5)).await;
     push_all(queue, messages(10)).await?;
-    let begun = std::time::Instant::now();
+    let begun = Stopwatch::start();
     let (worker, mut handled) = acking(queue.worker());
     let mut first = handled.take(10).await?;
     let took = begun.elapsed();

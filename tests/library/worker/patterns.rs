@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use dueq::admin::{AclRole, acl_rules};
 use dueq::{Client, Delivery, ErrorKind, Message, QueueLimits, Share};
+use dueq_testkit::Stopwatch;
 use dueq_testkit::cluster::Cluster;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -51,7 +52,7 @@ async fn a_parked_queue_is_served_and_parks_again() -> Result<()> {
     }
     // The worker announced a silence of a minute. Messages that start in less than half of that were
     // reported by notices.
-    let begun = std::time::Instant::now();
+    let begun = Stopwatch::start();
     mails[0].push("").id("now").await?;
     assert_eq!(seen.next().await?, "mail-a now");
     let soon = Message::new("").id("soon").due(Duration::from_millis(300));
@@ -60,7 +61,7 @@ async fn a_parked_queue_is_served_and_parks_again() -> Result<()> {
     assert!(begun.elapsed() < Duration::from_secs(30), "{begun:?}");
     let _ = until("parked queues again", async || Ok(worker.health()), parked).await?;
     let later = Message::new("").id("later").due(Duration::from_secs(3));
-    let begun = std::time::Instant::now();
+    let begun = Stopwatch::start();
     mails[1].push_message(later).await?;
     assert_eq!(seen.next().await?, "mail-b later");
     assert!(begun.elapsed() < Duration::from_secs(30), "{begun:?}");

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use dueq::Client;
+use dueq_testkit::Stopwatch;
 
 use crate::support::child::{Process, Role};
 use crate::support::{Running, acking, holding, ids, messages, push_all, seen, setup, stats_until};
@@ -166,7 +167,7 @@ async fn more_workers_than_pooled_connections_all_get_messages() -> Result<()> {
     let queues = (0..24)
         .map(|n| setup.client.queue(&format!("queue {n}")))
         .collect::<Result<Vec<_>, _>>()?;
-    let started = Instant::now();
+    let started = Stopwatch::start();
     let workers: Vec<_> = queues.iter().map(|queue| acking(queue.worker())).collect();
     for queue in &queues {
         push_all(queue, messages(20)).await?;

@@ -1,10 +1,11 @@
 //! A stop lets running handlers finish, and returns all other messages.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use dueq::{Delivery, ErrorKind, Message};
+use dueq_testkit::Stopwatch;
 use tokio::sync::Semaphore;
 
 use crate::faults::signal;
@@ -184,7 +185,7 @@ async fn a_worker_whose_first_beats_wait_can_be_stopped() -> Result<()> {
     let setup = setup().await?;
     signal("-STOP", setup.server.pid())?;
     let (worker, _seen) = acking(setup.queue.worker());
-    let start = Instant::now();
+    let start = Stopwatch::start();
     within("the stop", worker.stop()).await??;
     // The beats would take 5 s or more.
     let took = start.elapsed();

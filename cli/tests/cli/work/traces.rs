@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use dueq::Message;
+use dueq_testkit::Stopwatch;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
 use crate::serving::serve::Serve;
@@ -251,7 +252,7 @@ async fn no_collector_delays_messages_or_the_end() -> Result<()> {
                 until("a warning", async || Ok(warnings()?.pop())).await?;
             }
         }
-        let stopped = Instant::now();
+        let stopped = Stopwatch::start();
         worker.signal("TERM")?;
         assert_eq!(worker.rest()?.len(), 300, "{name}");
         assert!(worker.wait()?.success(), "{name}");

@@ -33,6 +33,9 @@ impl Hypothesis {
         let undone = context.epoch.undone_before(record.seq());
         if never && !undone {
             let life = self.made_anew(&tick, record);
+            if tick.was_not_due(record, context) {
+                return Some(life);
+            }
             return tick.made_by_hand(life, record, context);
         }
         let may = match tick.again {
@@ -70,6 +73,14 @@ impl Hypothesis {
 }
 
 impl Tick<'_> {
+    /// The clock had gone back before its schedule: stale tokens of an emptied store found no such
+    /// tick because it was not due yet.
+    fn was_not_due(&self, record: &Record, context: &Context<'_>) -> bool {
+        let earlier = context.records.iter().take_while(|other| *other != record);
+        let mut earlier = earlier.filter(|other| other.epoch == record.epoch);
+        earlier.all(|other| other.now() < self.start.not_before_ms)
+    }
+
     /// A stale token of an emptied store found no such tick, and then a trigger made it: its answer
     /// tells that, or it got none and may have made a missing change.
     fn made_by_hand(

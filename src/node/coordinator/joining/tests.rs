@@ -45,7 +45,7 @@ fn entry() -> QueueEntry {
 
 pub(crate) fn entry_of(name: &str, servers: &Arc<Servers>) -> QueueEntry {
     QueueEntry {
-        router: Arc::new(Router::new(name, servers).expect("a name")),
+        router: Arc::new(Router::new(name, servers, &Arc::default()).expect("a name")),
         consumer: Consumer::Handler(Arc::new(HandlerRunner { handler: Never })),
         share: ShareSettings {
             weight: 1,

@@ -37,14 +37,14 @@ impl Coordinator {
     fn remapped(&mut self, epoch: u64, tags: Vec<Tag>) {
         let router = Arc::clone(&self.membership.queues[&QUEUE].entry.router);
         let map = PartitionMap::settled(epoch, tags);
-        let partitions = router.take(Some(map)).expect("valid tags");
+        let partitions = router.take_settled(Some(map));
         self.mapped(QUEUE, Ok(partitions), Instant::now());
     }
 
     /// Feeds in a map with one partition.
     fn mapped_alone(&mut self) {
         let router = Arc::clone(&self.membership.queues[&QUEUE].entry.router);
-        let partitions = router.take(None).expect("one partition");
+        let partitions = router.take_settled(None);
         self.mapped(QUEUE, Ok(partitions), Instant::now());
     }
 
@@ -186,7 +186,7 @@ async fn a_new_map_replaces_the_attended_partitions() {
     let expected = [Tag::Home, Tag::Numbered(2), Tag::Numbered(99)];
     assert_eq!(node.tags(), BTreeSet::from(expected));
     let router = Arc::clone(&node.membership.queues[&QUEUE].entry.router);
-    let one = router.take(None).expect("no map");
+    let one = router.take_settled(None);
     node.mapped(QUEUE, Ok(one), Instant::now());
     assert_eq!(node.tags(), BTreeSet::from([Tag::Home]));
     let home = &node.partitions[&node.members()[&Tag::Home]];

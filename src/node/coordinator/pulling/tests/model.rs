@@ -95,7 +95,7 @@ impl Model {
         let tags = (1..rng.u32(1..=4)).map(Tag::Numbered);
         let map = PartitionMap::settled(7, std::iter::once(Tag::Home).chain(tags).collect());
         let router = Arc::clone(&model.node.membership.queues[&queue].entry.router);
-        let partitions = router.take(Some(map)).expect("valid tags");
+        let partitions = router.take_settled(Some(map));
         model.node.mapped(queue, Ok(partitions), now);
         model.rng = rng;
         model.roster(0);

@@ -1,4 +1,6 @@
-//! `dueq partitions`: the partitions of a queue, or their number.
+//! `dueq partitions`: the partitions of a queue, or their number. `dueq move`: another store for them.
+
+mod store;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +12,8 @@ use dueq::inspect::PartitionInfo;
 
 use crate::output::Outcome;
 use crate::{Common, existing, output};
+
+pub(crate) use store::MoveQueue;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -39,6 +43,12 @@ pub(crate) struct Partitions {
     /// Take back the change of the number that runs or was interrupted
     #[arg(long, conflicts_with = "count")]
     abort: bool,
+    #[command(flatten)]
+    pace: PaceFlag,
+}
+
+#[derive(Args)]
+struct PaceFlag {
     /// How fast messages move: gentle leaves three quarters of the time to others, and keeps each call short
     #[arg(long, value_enum, default_value = "gentle")]
     pace: Pace,
@@ -58,7 +68,11 @@ impl Partitions {
                 let count = usize::from(count);
                 let warning = crowded(count, client.masters());
                 let change = queue.partition_into(count);
-                if !self.change(change, warning, common).await? {
+                if !self
+                    .pace
+                    .change(&self.queue, change, warning, common)
+                    .await?
+                {
                     let name = &self.queue;
                     output::note(&format!(
                         "queue {name} has {count} partitions: nothing to do"
@@ -68,25 +82,19 @@ impl Partitions {
             None => existing::require(&client, &queue).await?,
         }
         if self.abort {
-            self.change(queue.abort_repartition(), None, common).await?;
+            let change = queue.abort_repartition();
+            self.pace.change(&self.queue, change, None, common).await?;
         }
-        let partitions = queue.partitions().await?;
-        if common.json {
-            for partition in &partitions {
-                output::json_line(&object(&self.queue, partition))?;
-            }
-        } else {
-            output::line(table(&partitions).trim_end())?;
-            if let Some(change) = changing(&self.queue, &partitions) {
-                output::line(&change)?;
-            }
-        }
+        print(&self.queue, &queue.partitions().await?, common)?;
         Ok(Outcome::Done)
     }
+}
 
+impl PaceFlag {
     /// Returns whether there was something to change. Prints the warning before the change begins.
     async fn change(
         &self,
+        queue: &str,
         change: Repartition<'_>,
         warning: Option<String>,
         common: &Common,
@@ -95,7 +103,7 @@ impl Partitions {
             Pace::Gentle => change,
             Pace::Open => change.without_rests(),
         };
-        let (queue, json) = (self.queue.clone(), common.json);
+        let (queue, json) = (queue.to_owned(), common.json);
         let has_begun = Arc::new(AtomicBool::new(false));
         let begun = Arc::clone(&has_begun);
         let report = move |now: &RepartitionProgress| {
@@ -149,6 +157,22 @@ fn progress(queue: &str, now: &RepartitionProgress) -> serde_json::Value {
     })
 }
 
+/// Prints the partitions, and what they change to.
+fn print(queue: &str, partitions: &[PartitionInfo], common: &Common) -> anyhow::Result<()> {
+    if common.json {
+        for partition in partitions {
+            output::json_line(&object(queue, partition))?;
+        }
+        return Ok(());
+    }
+    output::line(table(partitions).trim_end())?;
+    let change = store::moving(queue, partitions).or_else(|| changing(queue, partitions));
+    if let Some(change) = change {
+        output::line(&change)?;
+    }
+    Ok(())
+}
+
 /// What the number of partitions changes to, if it changes.
 fn changing(queue: &str, partitions: &[PartitionInfo]) -> Option<String> {
     let leave = partitions.iter().filter(|one| one.leaves).count();
@@ -181,6 +205,7 @@ fn object(queue: &str, partition: &PartitionInfo) -> serde_json::Value {
         "tag": partition.tag,
         "slot": partition.slot,
         "server": partition.server,
+        "store": partition.store,
         "messages": held(partition),
         "moving": partition.stats.moving,
         "change": change(partition),

@@ -1,55 +1,32 @@
 //! The map of a queue's partitions: the tag of each partition, and the partition of each id.
 
+mod tag;
+
 use std::collections::HashSet;
 use std::fmt;
 
 use crate::error::{Applied, Error, ErrorKind, printable};
 use crate::model::message::DIGITS;
 
+pub(crate) use tag::{MAX_TAG, Tag};
+
 /// The most partitions of a queue.
 pub(crate) const MAX_PARTITIONS: usize = 256;
-/// The largest number in a tag.
-pub(crate) const MAX_TAG: u32 = 999_999_999;
 /// The bound of epochs. Scripts read them as floating-point numbers, which are exact below it.
 const EPOCH_LIMIT: u64 = 1 << 53;
 
-/// The tag of a partition within its queue. It decides the slot of the partition's keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Tag {
-    /// The partition with index 0, whose keys are those of a queue without a map: `-`.
-    Home,
-    Numbered(u32),
-}
-
-impl Tag {
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        if text == "-" {
-            return Some(Self::Home);
-        }
-        let number: u32 = text.parse().ok().filter(|number| *number <= MAX_TAG)?;
-        // Only one spelling of a number is a tag: no sign, no leading zeros.
-        (number.to_string() == text).then_some(Self::Numbered(number))
-    }
-}
-
-impl fmt::Display for Tag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Home => f.write_str("-"),
-            Self::Numbered(number) => number.fmt(f),
-        }
-    }
-}
-
 /// The map of a queue: the tags of its partitions by index, before and after a change.
 ///
-/// As text: `EPOCH|OLD TAGS|NEW TAGS`.
+/// As text: `EPOCH|OLD TAGS|NEW TAGS`, and while a queue moves between two stores, `|URL` of the other
+/// one. The other store has the same map, as seen from there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PartitionMap {
     pub(crate) epoch: u64,
     pub(crate) old: Vec<Tag>,
     /// The tags after the change. Empty while the queue is being deleted.
     pub(crate) new: Vec<Tag>,
+    /// The store of the far tags, without user and password.
+    pub(crate) url: Option<String>,
 }
 
 impl PartitionMap {
@@ -58,11 +35,52 @@ impl PartitionMap {
             epoch,
             old: tags.clone(),
             new: tags,
+            url: None,
         }
     }
 
     pub(crate) fn changing(epoch: u64, old: Vec<Tag>, new: Vec<Tag>) -> Self {
-        Self { epoch, old, new }
+        let url = None;
+        Self {
+            epoch,
+            old,
+            new,
+            url,
+        }
+    }
+
+    /// The map of a home whose queue is at this URL.
+    pub(crate) fn moved(epoch: u64, url: &str) -> Self {
+        Self {
+            url: Some(url.to_owned()),
+            ..Self::settled(epoch, vec![Tag::FarHome])
+        }
+    }
+
+    /// Whether the whole queue is in the other store.
+    pub(crate) fn is_moved(&self) -> bool {
+        self.old == [Tag::FarHome] && self.is_settled()
+    }
+
+    /// Whether both describe one change. The other store may be named by another URL.
+    pub(crate) fn describes_change_of(&self, other: &Self) -> bool {
+        (self.epoch, &self.old, &self.new) == (other.epoch, &other.old, &other.new)
+    }
+
+    /// This map as the other store has it; `url` is that of this store.
+    pub(crate) fn flipped(&self, url: &str) -> Self {
+        let flipped = |tags: &[Tag]| tags.iter().map(|tag| tag.flipped()).collect();
+        Self {
+            epoch: self.epoch,
+            old: flipped(&self.old),
+            new: flipped(&self.new),
+            url: Some(url.to_owned()),
+        }
+    }
+
+    /// Whether messages move to another store, or from one.
+    pub(crate) fn is_of_two_stores(&self) -> bool {
+        self.url.is_some() && self.moves()
     }
 
     /// Whether both lists of tags are the same.
@@ -90,11 +108,16 @@ impl PartitionMap {
         })
     }
 
-    fn read(text: &str) -> Result<Self, &'static str> {
+    /// Reads a map; otherwise returns what is wrong with it.
+    pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
         let mut parts = text.split('|');
-        let (Some(epoch), Some(old), Some(new), None) =
-            (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
+        let (Some(epoch), Some(old), Some(new), url, None) = (
+            parts.next(),
+            parts.next(),
+            parts.next(),
+            parts.next(),
+            parts.next(),
+        ) else {
             return Err("not three parts EPOCH|OLD TAGS|NEW TAGS");
         };
         let known = |number: &u64| (1..EPOCH_LIMIT).contains(number) && number.to_string() == epoch;
@@ -103,10 +126,17 @@ impl PartitionMap {
             epoch,
             old: tags(old)?,
             new: tags(new)?,
+            url: url.map(str::to_owned),
         };
-        match map.old.first() {
-            Some(Tag::Home) => Ok(map),
-            _ => Err("no partition 0"),
+        let is_far = |tags: &[Tag]| tags.first().is_some_and(|tag| tag.is_far());
+        match (&map.url, is_far(&map.old), is_far(&map.new)) {
+            _ if map.old.is_empty() => Err("no partition 0"),
+            (None, false, false) => Ok(map),
+            (Some(_), true, true) if map.is_moved() => Ok(map),
+            (Some(url), old, new) if old != new && !map.new.is_empty() && !url.is_empty() => {
+                Ok(map)
+            }
+            _ => Err("a wrong URL of another store"),
         }
     }
 }
@@ -117,7 +147,8 @@ impl fmt::Display for PartitionMap {
             let tags: Vec<_> = tags.iter().map(Tag::to_string).collect();
             tags.join(" ")
         };
-        write!(f, "{}|{}|{}", self.epoch, list(&self.old), list(&self.new))
+        write!(f, "{}|{}|{}", self.epoch, list(&self.old), list(&self.new))?;
+        self.url.iter().try_for_each(|url| write!(f, "|{url}"))
     }
 }
 
@@ -128,8 +159,11 @@ fn tags(text: &str) -> Result<Vec<Tag>, &'static str> {
     }
     let tags: Option<Vec<_>> = text.split(' ').map(Tag::parse).collect();
     let tags = tags.ok_or("a tag that is neither - nor a number up to 999999999")?;
-    if tags[0] != Tag::Home {
+    if !matches!(tags[0], Tag::Home | Tag::FarHome) {
         return Err("no partition 0");
+    }
+    if tags.iter().any(|tag| tag.is_far() != tags[0].is_far()) {
+        return Err("tags of two stores in one list");
     }
     if tags.len() > MAX_PARTITIONS {
         return Err("more than 256 partitions");
@@ -299,12 +333,24 @@ mod tests {
     #[test]
     fn a_map_reads_back_as_it_was_written() {
         let tags = vec![Tag::Home, Tag::Numbered(203), Tag::Numbered(0)];
+        let near = vec![Tag::Home, Tag::Numbered(7)];
+        let far = vec![Tag::FarHome, Tag::FarNumbered(203)];
+        let moving = PartitionMap {
+            url: Some("redis://new/".to_owned()),
+            ..PartitionMap::changing(10, near, far)
+        };
         let maps = [
             PartitionMap::settled(7, tags.clone()),
             PartitionMap::changing(8, vec![Tag::Home], tags.clone()),
             PartitionMap::changing(9, tags, vec![]),
+            moving.clone(),
+            moving.flipped("redis://old/"),
+            PartitionMap::moved(11, "redis://new/"),
         ];
         assert_eq!(maps[1].to_string(), "8|-|- 203 0");
+        assert_eq!(maps[3].to_string(), "10|- 7|@- @203|redis://new/");
+        assert_eq!(maps[4].to_string(), "10|@- @7|- 203|redis://old/");
+        assert_eq!(maps[5].to_string(), "11|@-|@-|redis://new/");
         for map in maps {
             let read = PartitionMap::parse("orders", &map.to_string());
             assert_eq!(read.expect("a map"), map);
@@ -318,7 +364,14 @@ mod tests {
         for (text, reason) in [
             ("", "three parts"),
             ("7|-", "three parts"),
-            ("7|-|-|-", "three parts"),
+            ("7|-|-|-", "wrong URL"),
+            ("7|-|@-", "wrong URL"),
+            ("7|-|@-|", "wrong URL"),
+            ("7|-||redis://a/", "wrong URL"),
+            ("7|@- @4|@- @4|redis://a/", "wrong URL"),
+            ("7|-|@- 4|redis://a/", "two stores"),
+            ("7|-|@- @@4|redis://a/", "neither"),
+            ("7|-|@-|redis://a/|", "three parts"),
             ("0|-|-", "no epoch"),
             ("x|-|-", "no epoch"),
             ("07|-|-", "no epoch"),
