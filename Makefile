@@ -1,5 +1,5 @@
 # `make` lists the targets. Needed: Rust, a C compiler, make, bash and Python; scripts/server finds or fetches a Redis.
-.PHONY: help demo dashboard test check dist ops lua proof bench cluster clean
+.PHONY: help demo dashboard test check dist ops lua clients proof bench cluster clean
 
 help:
 	@echo 'dueq, a delay queue on Redis'
@@ -14,6 +14,7 @@ help:
 	@echo 'make dist       packs the program into target/dist: archive, wheel, npm, Debian, Homebrew, SBOM; a release build first'
 	@echo 'make ops        packages, workflows, image, chart and rules, each by the tools that people run; target/tools has these'
 	@echo 'make lua        writes lua/dist, the scripts that clients load, from lua and lua/blocks'
+	@echo 'make clients    checks the libraries of clients/ with the toolchains of this machine, and names what it leaves out'
 	@echo 'make proof      lists the long proofs: chaos, mutants, servers, browser, conformance, fuzz and more'
 	@echo '                NAME=chaos runs one'
 	@echo 'make bench      lists the measurements; NAME=instructions makes one'
@@ -53,6 +54,9 @@ ops:
 
 lua:
 	@scripts/lua-dist
+
+clients:
+	@scripts/clients $(ARGS)
 
 proof:
 	@scripts/proof $(or $(NAME),--list) $(ARGS)

@@ -5,6 +5,8 @@
 //! NAME=fuzz` runs longer.
 
 mod overview;
+#[cfg(test)]
+mod vectors;
 mod wire;
 
 use std::time::Instant;

@@ -1,0 +1,58 @@
+"""Producer and consumer of dueq, a distributed delay queue on Redis."""
+
+from .client import Client, Queue
+from .delivery import Delivery, Retry, Settlement
+from .errors import Applied, DueqError, ErrorKind
+from .model import (
+    CancelOutcome,
+    EndKind,
+    Message,
+    MessageEnd,
+    MessageState,
+    OnConflict,
+    OnExpire,
+    Options,
+    PushOutcome,
+    Receipt,
+    Rescheduled,
+    RescheduleOutcome,
+    RunNowOutcome,
+    SettleOutcome,
+    StoredMessage,
+)
+from .worker import Worker
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Applied",
+    "CancelOutcome",
+    "Client",
+    "Delivery",
+    "DueqError",
+    "EndKind",
+    "ErrorKind",
+    "Message",
+    "MessageEnd",
+    "MessageState",
+    "OnConflict",
+    "OnExpire",
+    "Options",
+    "PushOutcome",
+    "Queue",
+    "Receipt",
+    "RescheduleOutcome",
+    "Rescheduled",
+    "Retry",
+    "RunNowOutcome",
+    "SettleOutcome",
+    "Settlement",
+    "StoredMessage",
+    "Worker",
+    "connect",
+]
+
+
+def connect(url: str) -> Client:
+    """A client of `redis://`, `rediss://`, `unix://`, `redis+cluster://` or `redis+sentinel://`."""
+    return Client(url)

@@ -1,0 +1,242 @@
+"""Calls of producers against a real server: results, gathering, and replies that are lost."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from servers_for_tests import Proxy, RedisServer
+
+import dueq
+from dueq import Applied, CancelOutcome, DueqError, EndKind, ErrorKind, Message, MessageState, OnConflict, PushOutcome
+from dueq._scripts import SCRIPTS
+
+
+def is_call(verb: str) -> bytes:
+    """What a call of this verb has in its bytes, once its script is loaded."""
+    return SCRIPTS[verb][0].encode()
+
+
+def test_results_of_each_call_in_each_state(server: RedisServer) -> None:
+    async def main() -> None:
+        async with dueq.connect(server.url) as client:
+            queue = client.queue("orders")
+            due = datetime.now(UTC) + timedelta(hours=1)
+            receipt = await queue.push("rate it", id="order:42", due=due, max_attempts=5, cost=2)
+            assert receipt == dueq.Receipt("order:42", PushOutcome.CREATED)
+            again = await queue.push("rate it", id="order:42")
+            assert (again.outcome, again.state, again.created) == (PushOutcome.EXISTS, MessageState.SCHEDULED, False)
+            stored = await queue.get("order:42")
+            assert stored is not None
+            assert (stored.payload, stored.max_attempts, stored.cost) == (b"rate it", 5, 2)
+            assert 0 <= stored.time_ms - due.timestamp() * 1_000 <= 1
+            moved = await queue.reschedule("order:42", delay=60, expected=stored.time_ms)
+            assert moved.outcome == "moved"
+            assert (await queue.reschedule("order:42", due=due, expected=1)).outcome == "conflict"
+            replaced = await queue.push("other", id="order:42", delay=9, on_conflict=OnConflict.REPLACE)
+            assert replaced.outcome is PushOutcome.MOVED
+            assert await queue.run_now("order:42") == "moved"
+            assert await queue.run_now("order:42") == "already"
+            assert await queue.cancel("order:42") is CancelOutcome.CANCELLED
+            assert await queue.cancel("none") is CancelOutcome.ABSENT
+            end = await queue.end_of("order:42")
+            assert end is not None
+            assert end.kind is EndKind.CANCELLED
+            assert await queue.get("order:42") is None
+
+    asyncio.run(main())
+
+
+def test_ids_and_payloads_are_any_bytes(server: RedisServer) -> None:
+    ids: list[str | bytes] = ["größe", "🦀", "a b", b"\xff\xfe", "x" * 200]
+
+    async def main() -> None:
+        async with dueq.connect(server.url) as client:
+            queue = client.queue("die größte, Nr. 1")
+            for id in ids:
+                payload = bytes(range(256)) + b"\r\n"
+                receipt = await queue.push(payload, id=id)
+                stored = await queue.get(receipt.id)
+                assert stored is not None
+                assert stored.payload == payload
+            for bad in ("", "a\n", "\0", "x" * 201):
+                with pytest.raises(DueqError, match="an id has 1 to 200 bytes"):
+                    await queue.push("", id=bad)
+            with pytest.raises(TypeError, match="a payload is bytes or str"):
+                await queue.push({"a": 1})  # type: ignore[arg-type]
+
+    asyncio.run(main())
+
+
+def test_calls_under_way_gather_what_comes_meanwhile(server: RedisServer) -> None:
+    async def main() -> None:
+        async with dueq.connect(server.url) as client:
+            queue = client.queue("many")
+            await queue.push("")
+            before = server.calls("evalsha")
+            receipts = await asyncio.gather(*(queue.push("x", id=f"a{n}") for n in range(1_000)))
+            assert all(receipt.created for receipt in receipts)
+            assert server.calls("evalsha") - before <= 8
+            many = await queue.push_many([Message("x", id="a1"), Message("x" * 2**20 + "y"), Message("x", id="new")])
+            first, refused, last = many
+            assert getattr(first, "outcome", None) is PushOutcome.EXISTS
+            assert getattr(refused, "code", None) == "TOO_LARGE"
+            assert getattr(last, "created", None) is True
+
+    asyncio.run(main())
+
+
+def test_a_push_whose_reply_is_lost_stores_one_message(server: RedisServer) -> None:
+    async def main() -> None:
+        async with Proxy(server.port) as proxy, dueq.connect(proxy.url) as client:
+            queue = client.queue("q")
+            await queue.push("", id="first")
+            proxy.lose(lambda data: is_call("push") in data)
+            receipt = await queue.push("x", id="a", delay=60)
+            assert proxy.lost.is_set()
+            assert (receipt.outcome, receipt.state) == (PushOutcome.EXISTS, MessageState.SCHEDULED)
+            assert server.meta("q", "pushed") == 2
+
+    asyncio.run(main())
+
+
+def test_a_push_whose_message_ended_before_the_repetition_is_finished(server: RedisServer) -> None:
+    async def main() -> None:
+        async with Proxy(server.port) as proxy, dueq.connect(proxy.url) as client, dueq.connect(server.url) as other:
+            queue = client.queue("q")
+            await queue.push("", id="first")
+
+            proxy.lose(lambda data: is_call("push") in data, hold=True)
+            push = asyncio.create_task(queue.push("x", id="a", delay=1))
+            await proxy.lost.wait()
+            await other.queue("q").cancel("a")
+            proxy.resume()
+            assert (await push).outcome is PushOutcome.FINISHED
+            assert server.meta("q", "pushed") == 2
+            assert await queue.get("a") is None
+
+    asyncio.run(main())
+
+
+def test_a_replacement_whose_reply_is_lost_is_reported_as_unknown(server: RedisServer) -> None:
+    async def main() -> None:
+        async with Proxy(server.port) as proxy, dueq.connect(proxy.url) as client:
+            queue = client.queue("q")
+            await queue.push("", id="a", on_conflict=OnConflict.REPLACE)
+            proxy.lose(lambda data: is_call("upsert") in data)
+            with pytest.raises(DueqError) as caught:
+                await queue.push("x", id="a", on_conflict=OnConflict.REPLACE)
+            assert (caught.value.applied, caught.value.id) == (Applied.UNKNOWN, b"a")
+            assert caught.value.retryable
+
+    asyncio.run(main())
+
+
+def test_a_repeated_cancel_spares_the_message_that_was_pushed_since(server: RedisServer) -> None:
+    async def main() -> None:
+        async with Proxy(server.port) as proxy, dueq.connect(proxy.url) as client, dueq.connect(server.url) as other:
+            queue = client.queue("q")
+            await queue.cancel("none")
+            await queue.push("", id="a", delay=60)
+            proxy.lose(lambda data: is_call("cancel") in data, hold=True)
+            cancel = asyncio.create_task(queue.cancel("a"))
+            await proxy.lost.wait()
+            await other.queue("q").push("new", id="a", delay=60)
+            proxy.resume()
+            assert await cancel is CancelOutcome.CANCELLED
+            stored = await queue.get("a")
+            assert stored is not None
+            assert stored.payload == b"new"
+
+    asyncio.run(main())
+
+
+def test_calls_go_on_after_a_kill_and_a_freeze(server: RedisServer) -> None:
+    async def main() -> None:
+        async with dueq.connect(server.url) as client:
+            queue = client.queue("q")
+            await queue.push("", id="before")
+            server.kill()
+            push = asyncio.create_task(queue.push("", id="during", delay=60))
+            await asyncio.sleep(0.2)
+            server.start()
+            assert (await push).created
+            server.signal(19)
+            push = asyncio.create_task(queue.push("", id="frozen", delay=60))
+            await asyncio.sleep(0.3)
+            server.signal(18)
+            assert (await push).outcome in (PushOutcome.CREATED, PushOutcome.EXISTS)
+
+    asyncio.run(main())
+
+
+def test_errors_say_whether_the_call_was_applied(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dueq.partition.PATIENCE", 0.3)
+
+    async def error_of(url: str, queue: str = "q") -> DueqError:
+        async with dueq.connect(url) as client:
+            with pytest.raises(DueqError) as caught:
+                await client.queue(queue).push("", id="a")
+            return caught.value
+
+    async def main() -> None:
+        redis = server.client
+        redis.set("dueq:{taken}:scheduled", "x")
+        found = await error_of(server.url, "taken")
+        assert (found.code, found.applied, found.retryable) == ("WRONGTYPE", Applied.NO, False)
+        async with dueq.connect(server.url) as client:
+            await client.queue("later").push("")
+        redis.hset("dueq:{later}:meta", "layout", 99)
+        found = await error_of(server.url, "later")
+        assert (found.kind, found.code) == (ErrorKind.UNSUPPORTED, "LAYOUT")
+        redis.execute_command("ACL", "SETUSER", "poor", "on", ">secret", "~*", "&*", "+info")
+        found = await error_of(server.url.replace("//", "//poor:secret@"))
+        assert (found.kind, found.code, found.applied) == (ErrorKind.DENIED, "NOPERM", Applied.NO)
+        found = await error_of(server.url.replace("//", "//poor:wrong@"))
+        assert (found.kind, found.applied) == (ErrorKind.DENIED, Applied.NO)
+        assert "wrong@" not in str(found)
+        redis.config_set("maxmemory-policy", "allkeys-lru")
+        found = await error_of(server.url)
+        assert (found.kind, found.applied) == (ErrorKind.UNSUPPORTED, Applied.NO)
+        redis.config_set("maxmemory-policy", "noeviction")
+        redis.config_set("maxmemory", 1)
+        found = await error_of(server.url)
+        assert (found.kind, found.code, found.applied) == (ErrorKind.FULL, "OOM", Applied.NO)
+        server.kill()
+        found = await error_of(server.url)
+        assert (found.kind, found.applied, found.retryable) == (ErrorKind.UNAVAILABLE, Applied.NO, True)
+
+    asyncio.run(main())
+
+
+def test_a_client_refuses_another_loop_and_calls_after_close(server: RedisServer) -> None:
+    client = dueq.connect(server.url)
+
+    async def push() -> None:
+        await client.queue("q").push("")
+
+    async def push_and_close() -> None:
+        await push()
+        with pytest.raises(DueqError, match="another event loop"):
+            await asyncio.to_thread(asyncio.run, push())
+        await client.close()
+        with pytest.raises(DueqError, match="closed"):
+            await push()
+
+    asyncio.run(push_and_close())
+
+
+def test_a_cancelled_caller_leaves_the_batch_to_the_others(server: RedisServer) -> None:
+    async def main() -> None:
+        async with dueq.connect(server.url) as client:
+            queue = client.queue("q")
+            await queue.push("")
+            pushes = [asyncio.create_task(queue.push("x", id=f"a{n}")) for n in range(10)]
+            await asyncio.sleep(0)
+            pushes[3].cancel()
+            results = await asyncio.gather(*pushes, return_exceptions=True)
+            assert isinstance(results.pop(3), asyncio.CancelledError)
+            assert all(isinstance(result, dueq.Receipt) and result.created for result in results)
+
+    asyncio.run(main())
