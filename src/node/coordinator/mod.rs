@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio_util::sync::CancellationToken;
 
+use crate::model::process;
 use crate::node::PartitionId;
 use crate::node::consumers::slots::HandlerEnds;
 use crate::node::coordinator::event::{Event, Reply};
@@ -71,6 +72,7 @@ pub(crate) struct Stop {
 pub(crate) struct Coordinator {
     /// The id of this node.
     pub(crate) node: String,
+    pub(crate) started: Instant,
     /// The sender of the coordinator's own events, for the replies to its calls.
     pub(crate) sender: UnboundedSender<Event>,
     pub(crate) stop: Stop,
@@ -298,12 +300,17 @@ impl Coordinator {
         }
         let presence = mode.presence(standing(partition.timers.rank));
         let reports = partition.reports(is_leader, now);
+        let told = partition.tells(now).then(|| {
+            let is_for_pulls = partition.consumer.pulls().is_some();
+            let concurrency = if is_for_pulls { 0 } else { self.concurrency };
+            process::told(self.started, concurrency, self.shares.held())
+        });
         let node = self.node.clone();
         self.call(id, move |partition| async move {
             Reply::Beat {
                 sent: now,
                 mode,
-                result: partition.beat(&node, presence, reports).await,
+                result: partition.beat(&node, presence, told, reports).await,
             }
         });
     }

@@ -206,6 +206,7 @@ impl Started {
         let timer = PreciseTimer::supervised(tasks);
         let coordinator = Coordinator {
             node: node.clone(),
+            started: Instant::now(),
             sender: sender.clone(),
             stop: stop.clone(),
             tasks: tasks.clone(),
@@ -305,7 +306,7 @@ async fn first_beats(
         let (partition, node) = (entry.router.home(), node.to_owned());
         beats.spawn(async move {
             let stay = Presence::Alive(Standing::Any, None);
-            let error = partition.beat(&node, stay, false).await.err()?;
+            let error = partition.beat(&node, stay, None, false).await.err()?;
             Some((partition.queue_name().to_owned(), error))
         });
     }
