@@ -39,7 +39,7 @@
 
 pub use crate::model::history::{HistoryPoint, HistoryResolution, QueueHistory, TimeHistogram};
 pub use crate::model::outcomes::{EndKind, MessageEnd};
-pub use crate::model::process::{ProcessInfo, name_program};
+pub use crate::model::process::{ProcessInfo, WorkerProcess, name_program};
 pub use crate::model::reached::{PartialRead, UnreadPart};
 pub use crate::model::stats::{DueCounts, NodeInfo, PartitionInfo};
 pub use crate::model::stored::{LeaseInfo, MessageCursor, MessageEntry, MessagePage};

@@ -5,7 +5,7 @@
 -- ARGV   now
 -- Reply  {header, number of live nodes, {{node, ms since its last beat, ms until it beats again, 1 if it leads, what
 --        it told of its process, or empty}, ...}, nodes of the roster, {{node, ms since its last watch}, ...},
---        leader or empty, end of its term in ms, {{node, what it told}, ...} of at most 20 that fell silent}
+--        leader or empty, end of its term in ms, {{node, what it told}, ...} of at most 40 that fell silent}
 --        What a node told: '<ms> @<text>', the time and the text of the beat.
 --        A node that announced a silence is parked: the first number is 0 then, and the second one is not.
 --        The roster is that of a home with a map; elsewhere it is empty.
@@ -157,6 +157,14 @@ for i = 1, #found, 2 do
 end
 for i, told in ipairs(#live > 0 and redis.call('HMGET', CLAIMS, unpack(fields)) or {}) do
   live[i][5] = told or ''
+end
+-- Silent nodes that no beat has forgotten yet, then those that one has.
+found = redis.call('ZRANGE', NODES, '(' .. oldest, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 20)
+for i, node in ipairs(found) do
+  fields[i] = PROCESS_MARK .. node
+end
+for i, told in ipairs(#found > 0 and redis.call('HMGET', CLAIMS, unpack(fields, 1, #found)) or {}) do
+  gone[#gone + 1] = told and {found[i], told} or nil
 end
 for node, told in string.gmatch(fell_silent or '', '([^\t\n]+)\t([^\n]+)') do
   gone[#gone + 1] = {node, told}

@@ -74,9 +74,10 @@ local function take(id, claim) -- returns when it is due, nil if it is dead
 end
 local function take_lease(id, claim) -- with what is left of its lease
   redis.call('ZREM', LEASES, id)
-  redis.call('HDEL', CLAIMS, SINCE_MARK .. id)
   local due = take(id, claim)
-  if #claim > 16 and not has_own_lease(claim) then
+  if has_own_lease(claim) then
+    redis.call('HDEL', CLAIMS, SINCE_MARK .. id)
+  elseif #claim > 16 then
     release_from_claim(string.sub(claim, 1, 16), 1)
   end
   return due

@@ -299,23 +299,28 @@ impl NodeInfo {
         nodes.dedup_by(|next, kept| {
             let is_same = next.id == kept.id;
             if is_same {
-                // A node that only watches the home does not report whether it is parked there.
-                kept.parked_ms = match (kept.attends, next.attends) {
-                    (0, _) => next.parked_ms,
-                    (_, 0) => kept.parked_ms,
-                    _ => kept.parked_ms.min(next.parked_ms),
-                };
-                kept.silent_ms = kept.silent_ms.min(next.silent_ms);
-                kept.leads += next.leads;
-                kept.attends += next.attends;
-                let told = |node: &Self| node.process.as_ref().map(|process| process.told_ms);
-                if told(kept) < told(next) {
-                    kept.process = next.process.take();
-                }
+                kept.merge(next.clone());
             }
             is_same
         });
         nodes
+    }
+
+    /// Adds what the same node is at another partition, or in another queue.
+    pub(crate) fn merge(&mut self, other: Self) {
+        // A node that only watches the home does not report whether it is parked there.
+        self.parked_ms = match (self.attends, other.attends) {
+            (0, _) => other.parked_ms,
+            (_, 0) => self.parked_ms,
+            _ => self.parked_ms.min(other.parked_ms),
+        };
+        self.silent_ms = self.silent_ms.min(other.silent_ms);
+        self.leads += other.leads;
+        self.attends += other.attends;
+        let told = |node: &Self| node.process.as_ref().map(|process| process.told_ms);
+        if told(self) < told(&other) {
+            self.process = other.process;
+        }
     }
 }
 

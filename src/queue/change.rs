@@ -284,11 +284,7 @@ impl<C: Codec> Queue<C> {
     /// assert_eq!(stored.state, MessageState::Dead);
     /// # });
     /// ```
-    pub async fn bury(
-        &self,
-        id: impl AsRef<[u8]>,
-        reason: &str,
-    ) -> Result<BuryOutcome, Error> {
+    pub async fn bury(&self, id: impl AsRef<[u8]>, reason: &str) -> Result<BuryOutcome, Error> {
         self.change(
             |producers| &producers.bury,
             id.as_ref(),

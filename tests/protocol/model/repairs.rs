@@ -108,8 +108,8 @@ impl World {
         let mut findings: Vec<_> = late.iter().map(finding).collect();
         let extended = self.extended();
         let left: Vec<Text> = self.starts.keys().cloned().collect();
-        let is_left =
-            |id: &Text| part == "claims" && !extended.iter().any(|(other, _)| other == id);
+        let is_looked_at = part == "claims" && !self.is_frozen;
+        let is_left = |id: &Text| is_looked_at && !extended.iter().any(|(other, _)| other == id);
         for id in left.into_iter().filter(is_left) {
             findings.push(found(
                 ["unleased".into(), id.clone().into(), "began".into()],
