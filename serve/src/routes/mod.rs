@@ -15,6 +15,7 @@ mod group;
 mod health;
 mod messages;
 mod operations;
+mod processes;
 mod queues;
 mod rules;
 mod schedules;
@@ -42,6 +43,7 @@ fn groups() -> Vec<Group> {
         Group::new(Right::Read, events::routes()),
         Group::new(Right::Read, queues::overviews()),
         Group::new(Right::Read, search::routes()),
+        Group::new(Right::Read, processes::routes()),
         Group::new(Right::Read, doctor::routes()),
         Group::new(Right::Read, session::reads()),
         Group::new(Right::Read, messages::reads()),

@@ -301,8 +301,7 @@ impl Coordinator {
         let presence = mode.presence(standing(partition.timers.rank));
         let reports = partition.reports(is_leader, now);
         let told = partition.tells(now).then(|| {
-            let is_for_pulls = partition.consumer.pulls().is_some();
-            let concurrency = if is_for_pulls { 0 } else { self.concurrency };
+            let concurrency = partition.consumer.handlers(self.concurrency);
             process::told(self.started, concurrency, self.shares.held())
         });
         let node = self.node.clone();

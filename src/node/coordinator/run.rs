@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::message::compact;
+use crate::model::process;
 use crate::model::retry::Retry;
 use crate::node::LastIds;
 use crate::node::consumers::handling::HandlerContext;
@@ -53,7 +54,7 @@ pub(crate) async fn run(
     commands: mpsc::UnboundedReceiver<NodeCommand>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let node = node_id(&compact(Uuid::now_v7()));
+    let (node, started) = (node_id(&compact(Uuid::now_v7())), Instant::now());
     let (abort, mut stop) = (settings.abort.clone(), pin!(stop));
     let stopped = async {
         tokio::select! {
@@ -61,7 +62,7 @@ pub(crate) async fn run(
             () = abort.cancelled() => {}
         }
     };
-    if !first_beats(&settings, &node, stopped).await? {
+    if !first_beats(&settings, &node, started, stopped).await? {
         // The coordinator never started, so nobody would answer the pulls. Closing them tells later
         // pulls that the node has ended.
         for entry in &settings.queues {
@@ -80,7 +81,13 @@ pub(crate) async fn run(
         crate::node::runtime::inject::end_limit(&names.collect::<Vec<_>>()).unwrap_or(END_LIMIT)
     };
     let (tasks, thread) = Tasks::on_own_thread()?;
-    let started = Started::new(settings, node, &tasks, Arc::new(thread), commands);
+    let started = Started::new(
+        settings,
+        (node, started),
+        &tasks,
+        Arc::new(thread),
+        commands,
+    );
     let Started {
         stop: signals,
         handlers,
@@ -165,7 +172,7 @@ struct Started {
 impl Started {
     fn new(
         settings: Settings,
-        node: String,
+        (node, started): (String, Instant),
         tasks: &Tasks,
         thread: Arc<NodeThread>,
         commands: mpsc::UnboundedReceiver<NodeCommand>,
@@ -206,7 +213,7 @@ impl Started {
         let timer = PreciseTimer::supervised(tasks);
         let coordinator = Coordinator {
             node: node.clone(),
-            started: Instant::now(),
+            started,
             sender: sender.clone(),
             stop: stop.clone(),
             tasks: tasks.clone(),
@@ -299,14 +306,16 @@ async fn relay(
 async fn first_beats(
     settings: &Settings,
     node: &str,
+    started: Instant,
     stopped: impl Future<Output = ()>,
 ) -> Result<bool, Error> {
     let mut beats = JoinSet::new();
     for entry in &settings.queues {
         let (partition, node) = (entry.router.home(), node.to_owned());
+        let told = process::told(started, entry.consumer.handlers(settings.concurrency), 0);
         beats.spawn(async move {
             let stay = Presence::Alive(Standing::Any, None);
-            let error = partition.beat(&node, stay, None, false).await.err()?;
+            let error = partition.beat(&node, stay, Some(told), false).await.err()?;
             Some((partition.queue_name().to_owned(), error))
         });
     }

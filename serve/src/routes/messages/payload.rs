@@ -9,6 +9,8 @@ use axum::extract::State;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use dueq::Queue;
+use dueq::inspect::LeaseInfo;
 use http_body::{Frame, SizeHint};
 use http_body_util::Full;
 use serde::Deserialize;
@@ -20,6 +22,7 @@ use crate::edge::path::{MessageId, Query, QueueName};
 use crate::edge::problem::{Code, Problem};
 use crate::edge::shown::quoted;
 use crate::wire::messages::Message;
+use crate::wire::workers::Holder;
 use crate::work::{App, Shared};
 
 /// A response body that keeps its share of the body budget until it is sent.
@@ -145,9 +148,25 @@ pub(super) async fn read_message(
     }
     let queue = app.client.queue(name.as_str())?;
     match queue.get_up_to(id.as_bytes(), most).await? {
-        Some(stored) => Ok(Json(Message::new(id.as_bytes(), stored, is_withheld))),
+        Some(stored) => {
+            let holder = holder(&queue, stored.lease.as_ref()).await?;
+            let message = Message::new(id.as_bytes(), stored, is_withheld);
+            Ok(Json(Message { holder, ..message }))
+        }
         None => Err(absent(&app, &name, &id).await),
     }
+}
+
+/// The worker that has the messages of this lease, if the lease tells it.
+async fn holder(queue: &Queue, lease: Option<&LeaseInfo>) -> Result<Option<Holder>, Problem> {
+    let Some(lease) = lease.filter(|lease| lease.node.is_some()) else {
+        return Ok(None);
+    };
+    let nodes = queue.holders().await?;
+    Ok(nodes
+        .into_iter()
+        .find(|node| node.has(lease))
+        .map(Holder::from))
 }
 
 /// The problem if the queue does not hold the id: says how its message ended if the queue remembers
