@@ -8,8 +8,12 @@
 local LEASE_MARK, COUNT_MARK, SINCE_MARK = '\1', '\2', '\0='
 
 --- block: write_lease
--- Ids have no control bytes. The last line is no id: a byte 3 and the length of the lease.
-claims[c + 1], claims[c + 2] = LEASE_MARK .. token, table.concat(granted, '\n') .. '\n\3' .. ARGV[4]
+-- Ids have no control bytes. The first line is no id: a byte 3 and the length of the lease. It goes into the first id
+-- for a moment: behind the list it would copy the list, and cost a claim of 100 messages 1 % more.
+local first_id = granted[1]
+granted[1] = '\3' .. ARGV[4] .. '\n' .. first_id
+claims[c + 1], claims[c + 2] = LEASE_MARK .. token, table.concat(granted, '\n')
+granted[1] = first_id
 claims[c + 3], claims[c + 4] = COUNT_MARK .. token, int(n)
 redis.call('HSET', CLAIMS, unpack(claims, 1, c + 4))
 redis.call('ZADD', LEASES, int(deadline), LEASE_MARK .. token)
@@ -27,7 +31,7 @@ end
 -- When a delivery began, in ms; 0 if that is unknown: scripts before version 26 of the library claimed or extended it.
 -- CLAIMS has it of an extended delivery, under SINCE_MARK and the id. Any other began when its claim's lease did.
 local function begun(record, deadline) -- record: what CLAIMS has under LEASE_MARK and the token
-  local lease_ms = string.match(string.sub(record or '', -9), '\3(%d+)$')
+  local lease_ms = string.match(record or '', '^\3(%d+)\n')
   return lease_ms and math.max(0, deadline - lease_ms) or 0
 end
 

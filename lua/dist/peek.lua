@@ -170,7 +170,7 @@ end
 -- When a delivery began, in ms; 0 if that is unknown: scripts before version 26 of the library claimed or extended it.
 -- CLAIMS has it of an extended delivery, under SINCE_MARK and the id. Any other began when its claim's lease did.
 local function begun(record, deadline) -- record: what CLAIMS has under LEASE_MARK and the token
-  local lease_ms = string.match(string.sub(record or '', -9), '\3(%d+)$')
+  local lease_ms = string.match(record or '', '^\3(%d+)\n')
   return lease_ms and math.max(0, deadline - lease_ms) or 0
 end
 -- Zeros before the due in an id's claim are flags: one for a window, two for a message that dies when this lease ends.

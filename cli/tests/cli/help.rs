@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::{DUEQ, Said};
 
-const VERBS: [&str; 30] = [
+const VERBS: [&str; 32] = [
     "push",
     "work",
     "cancel",

@@ -130,8 +130,10 @@ impl World {
             self.charge(now, grant, &positions);
         }
         let ids = Reply::List(granted.iter().map(Reply::from).collect());
-        // The last line of the record is the length of the lease.
-        granted.extend((!is_frozen).then(|| format!("\u{3}{lease}").into()));
+        // The first line of the record is the length of the lease.
+        if !is_frozen {
+            granted.insert(0, format!("\u{3}{lease}").into());
+        }
         self.grants.insert(token.clone(), granted);
         // If all details are equal, the reply has them once.
         if details.windows(2).all(|two| two[0] == two[1]) {

@@ -4,9 +4,10 @@ use anyhow::{Result, ensure};
 use dueq::admin::AclRole;
 
 use crate::model::check_structure;
-use crate::queue::{Queue, SECOND, T0, token};
+use crate::queue::{Queue, SECOND, T0, attempt, token};
 use crate::reply::{Text, words};
 use crate::state::lease_name;
+use crate::vectors::pushes::next;
 use crate::vectors::refused::older_roles::{call, denied};
 
 const WHY: &str = "buried when its lease ended";
@@ -135,18 +136,17 @@ fn success_ends_a_marked_message_as_usual() -> Result<()> {
 
 #[test]
 fn mark_ends_with_its_lease() -> Result<()> {
-    let mut queue = leased()?;
-    let next = words!["", "a", "+0", "next", "on_conflict=next"];
-    ensure!(queue.items("upsert", T0, next)? == ["NEXT"]);
+    let mut queue = next::leased()?;
+    ensure!(next::push(&mut queue, T0, &attempt(T0, 1), "next")? == "NEXT");
     ensure!(mark(&mut queue, T0)? == ["MARKED"]);
     ensure!(queue.items("release", T0, words!["a", token('a')])? == ["OK"]);
     ensure!(
         of(&mut queue, T0)?.0 == "scheduled",
         "the next message takes over"
     );
-    ensure!(queue.take(T0 + 1, 1, &token('b'))? == ["a"]);
-    ensure!(queue.items("release", T0 + 1, words!["a", token('b')])? == ["OK"]);
-    ensure!(of(&mut queue, T0 + 1)?.0 == "scheduled");
+    ensure!(queue.take(T0 + 10, 1, &token('b'))? == ["a"]);
+    ensure!(queue.items("release", T0 + 10, words!["a", token('b')])? == ["OK"]);
+    ensure!(of(&mut queue, T0 + 10)?.0 == "scheduled");
     Ok(())
 }
 
