@@ -33,6 +33,7 @@ export const fill = async (bench, site) => {
     ["dead", "/queues/mails/dead"],
     ["dead-none", "/queues/orders/dead"],
     ["workers", "/workers"],
+    ["process-none", "/workers/process?host=gone&pid=1"],
     ["operations", "/operations"],
     ["operation", `/operations/mails/${operation.id}`],
     ["server", "/server"],

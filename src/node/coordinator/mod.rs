@@ -26,7 +26,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio_util::sync::CancellationToken;
 
-use crate::model::process;
 use crate::node::PartitionId;
 use crate::node::consumers::slots::HandlerEnds;
 use crate::node::coordinator::event::{Event, Reply};
@@ -45,6 +44,7 @@ use crate::node::state::shares::Shares;
 use crate::node::state::timers::{Action, Due, NodeTimers};
 use crate::node::state::wake_lists::WakeLists;
 use crate::partition::Partition;
+use crate::telemetry::process;
 
 /// The shortest time between a beat and the beat after a lost subscription: a subscription that
 /// fails repeatedly must not load the server with beats.

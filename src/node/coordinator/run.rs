@@ -12,7 +12,6 @@ use uuid::Uuid;
 
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::message::compact;
-use crate::model::process;
 use crate::model::retry::Retry;
 use crate::node::LastIds;
 use crate::node::consumers::handling::HandlerContext;
@@ -36,7 +35,7 @@ use crate::node::state::wake_lists::WakeLists;
 use crate::partition::{Partition, Presence, Standing};
 use crate::protocol::keys::node_id;
 use crate::server::servers::Servers;
-use crate::telemetry::events;
+use crate::telemetry::{events, process};
 
 /// How long handlers and settlements may take to end after the grace period. A handler that blocks
 /// its thread cannot be dropped.

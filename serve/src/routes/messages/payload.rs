@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
@@ -14,6 +15,7 @@ use dueq::inspect::LeaseInfo;
 use http_body::{Frame, SizeHint};
 use http_body_util::Full;
 use serde::Deserialize;
+use tokio::time::timeout;
 use utoipa::IntoParams;
 
 use crate::edge::auth::{Principal, Right};
@@ -149,7 +151,7 @@ pub(super) async fn read_message(
     let queue = app.client.queue(name.as_str())?;
     match queue.get_up_to(id.as_bytes(), most).await? {
         Some(stored) => {
-            let holder = holder(&queue, stored.lease.as_ref()).await?;
+            let holder = holder(&queue, stored.lease.as_ref()).await;
             let message = Message::new(id.as_bytes(), stored, is_withheld);
             Ok(Json(Message { holder, ..message }))
         }
@@ -157,16 +159,16 @@ pub(super) async fn read_message(
     }
 }
 
-/// The worker that has the messages of this lease, if the lease tells it.
-async fn holder(queue: &Queue, lease: Option<&LeaseInfo>) -> Result<Option<Holder>, Problem> {
-    let Some(lease) = lease.filter(|lease| lease.node.is_some()) else {
-        return Ok(None);
-    };
-    let nodes = queue.holders().await?;
-    Ok(nodes
-        .into_iter()
-        .find(|node| node.has(lease))
-        .map(Holder::from))
+/// The longest wait for the workers of a queue, one of whose partitions may be away.
+const HOLDER_LIMIT: Duration = Duration::from_millis(500);
+
+/// The worker that has the messages of this lease. `None` if the lease does not tell it, or the
+/// workers cannot be read: the message is shown without it.
+async fn holder(queue: &Queue, lease: Option<&LeaseInfo>) -> Option<Holder> {
+    let lease = lease.filter(|lease| lease.node.is_some())?;
+    let nodes = timeout(HOLDER_LIMIT, queue.holders()).await.ok()?.ok()?;
+    let node = nodes.into_iter().find(|node| node.has(lease));
+    node.map(Holder::from)
 }
 
 /// The problem if the queue does not hold the id: says how its message ended if the queue remembers
