@@ -40,8 +40,8 @@
 pub use crate::model::history::{HistoryPoint, HistoryResolution, QueueHistory, TimeHistogram};
 pub use crate::model::outcomes::{EndKind, MessageEnd};
 pub use crate::model::process::ProcessInfo;
+pub use crate::model::process::workers::WorkerProcess;
 pub use crate::model::reached::{PartialRead, UnreadPart};
 pub use crate::model::stats::{DueCounts, NodeInfo, PartitionInfo};
 pub use crate::model::stored::{LeaseInfo, MessageCursor, MessageEntry, MessagePage};
-pub use crate::model::workers::WorkerProcess;
 pub use crate::telemetry::process::name_program;

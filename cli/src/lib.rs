@@ -140,7 +140,7 @@ enum Command {
     /// End the leases of messages whose worker is gone or hangs, so that they are delivered again
     EndLease(ids::EndLease),
     /// Take messages out of service: dead at once, or when the handler that has them ends
-    Bury(ids::Bury),
+    Bury(ids::BuryIds),
     /// Remove all messages of a queue in one state
     Purge(queues::Purge),
     /// Remove a queue with all its messages

@@ -23,6 +23,5 @@ pub(crate) mod schedule;
 pub(crate) mod settlement;
 pub(crate) mod stats;
 pub(crate) mod stored;
-pub(crate) mod workers;
 #[cfg(any(test, feature = "business-hours", feature = "schedules"))]
 pub(crate) mod zone;

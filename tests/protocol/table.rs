@@ -292,12 +292,7 @@ fn act(queue: &mut Queue, row: &str, state: &str, condition: &str, now: u64) -> 
     }
 }
 
-fn two(
-    queue: &mut Queue,
-    verb: &str,
-    now: u64,
-    arguments: Vec<crate::reply::Text>,
-) -> Result<String> {
+fn two(queue: &mut Queue, verb: &str, now: u64, arguments: Vec<Text>) -> Result<String> {
     let reply = queue.ok(verb, now, arguments)?;
     Ok(format!(
         "{}, {}",

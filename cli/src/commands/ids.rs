@@ -280,7 +280,7 @@ dead), absent (no such message). Exit code 0 if all are dead or marked, else 1.
 Examples:
   dueq bury orders order:42 --reason 'kills the workers'
   dueq bury orders order:42 && dueq end-lease orders order:42")]
-pub(crate) struct Bury {
+pub(crate) struct BuryIds {
     /// The queue
     queue: String,
     /// The ids
@@ -291,7 +291,7 @@ pub(crate) struct Bury {
     reason: String,
 }
 
-impl Bury {
+impl BuryIds {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let (client, queue) = common.client_and_queue(&self.queue).await?;
         let (mut outcome, mut absent) = (Outcome::Done, false);

@@ -31,7 +31,7 @@ pub(crate) struct Node {
     pub(crate) attends: usize,
     /// Its process; missing if it did not tell it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) process: Option<Process>,
+    pub(crate) process: Option<ToldProcess>,
 }
 
 impl From<NodeInfo> for Node {
@@ -42,14 +42,15 @@ impl From<NodeInfo> for Node {
             parked_ms: node.parked_ms,
             leads: node.leads,
             attends: node.attends,
-            process: node.process.map(Process::from),
+            process: node.process.map(ToldProcess::from),
         }
     }
 }
 
 /// The process of a worker, as the worker told it.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Process {
+#[schema(as = Process)]
+pub(crate) struct ToldProcess {
     pub(crate) host: String,
     pub(crate) pid: u32,
     /// The program, and its version if it told it.
@@ -64,7 +65,7 @@ pub(crate) struct Process {
     pub(crate) told_ms: u64,
 }
 
-impl From<ProcessInfo> for Process {
+impl From<ProcessInfo> for ToldProcess {
     fn from(info: ProcessInfo) -> Self {
         Self {
             host: info.host,
@@ -89,7 +90,7 @@ pub(crate) struct Holder {
     pub(crate) silent_ms: u64,
     /// Its process; missing if it did not tell it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) process: Option<Process>,
+    pub(crate) process: Option<ToldProcess>,
 }
 
 impl From<NodeInfo> for Holder {
@@ -97,7 +98,7 @@ impl From<NodeInfo> for Holder {
         Self {
             is_alive: node.is_alive(),
             silent_ms: node.silent_ms,
-            process: node.process.map(Process::from),
+            process: node.process.map(ToldProcess::from),
             id: node.id,
         }
     }
@@ -107,18 +108,19 @@ impl From<NodeInfo> for Holder {
 #[derive(Serialize, Deserialize, ToSchema)]
 pub(crate) struct Processes {
     /// Sorted by host and process id.
-    pub(crate) processes: Vec<WorkerProcess>,
+    pub(crate) processes: Vec<ListedProcess>,
     /// How many queues have workers that were not read yet: ask again soon.
     pub(crate) unread: u64,
 }
 
 /// A process with live workers.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
-pub(crate) struct WorkerProcess {
+#[schema(as = WorkerProcess)]
+pub(crate) struct ListedProcess {
     /// With the handlers of all its workers. Missing if the worker did not tell it: then each such
     /// worker counts as a process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) process: Option<Process>,
+    pub(crate) process: Option<ToldProcess>,
     /// The node ids of its workers.
     pub(crate) workers: Vec<String>,
     /// The queues that it attends, of those that the caller may use.
@@ -129,10 +131,10 @@ pub(crate) struct WorkerProcess {
     pub(crate) silent_ms: u64,
 }
 
-impl From<dueq::inspect::WorkerProcess> for WorkerProcess {
+impl From<dueq::inspect::WorkerProcess> for ListedProcess {
     fn from(process: dueq::inspect::WorkerProcess) -> Self {
         Self {
-            process: process.info.map(Process::from),
+            process: process.info.map(ToldProcess::from),
             workers: process.workers,
             queues: process.queues,
             leads: process.leads,
@@ -141,7 +143,7 @@ impl From<dueq::inspect::WorkerProcess> for WorkerProcess {
     }
 }
 
-impl WorkerProcess {
+impl ListedProcess {
     /// Whether one of its workers has the messages of a lease with this end of a node id.
     pub(crate) fn has(&self, node: &str) -> bool {
         let unique = |id: &str| id.rsplit_once('#').map_or(id, |(unique, _)| unique).len();

@@ -294,7 +294,8 @@ pub(super) async fn end_lease(
 /// Why a message is buried.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Bury {
+#[schema(as = Bury)]
+pub(super) struct BuryReason {
     /// Why: the error of a message that waits, then. Its first 1,024 bytes are kept.
     reason: String,
 }
@@ -308,7 +309,7 @@ pub(super) struct Bury {
     post,
     path = "/v1/queues/{queue}/messages/{id}/bury",
     tag = "messages",
-    request_body = Bury,
+    request_body = BuryReason,
     responses(
         (status = 200, body = Changed),
         (status = 404, description = "The queue, or the message, does not exist"),
@@ -319,7 +320,7 @@ pub(super) async fn bury_message(
     State(app): State<Shared>,
     name: QueueName,
     id: MessageId,
-    JsonBody(Bury { reason }): JsonBody<Bury>,
+    JsonBody(BuryReason { reason }): JsonBody<BuryReason>,
 ) -> Result<Json<Changed>, Problem> {
     let queue = app.client.queue(name.as_str())?;
     match queue.bury(id.as_bytes(), &reason).await? {

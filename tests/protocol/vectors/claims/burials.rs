@@ -44,7 +44,7 @@ fn dead(error: &str) -> (String, String) {
 }
 
 #[test]
-fn marked_message_is_dead_however_its_lease_ends_without_success() -> Result<()> {
+fn marked_message_is_dead_however_its_lease_ends() -> Result<()> {
     let now = T0 + SECOND;
     let former = format!("{WHY}: broken");
     let lease = lease_name(&token('a'));

@@ -13,7 +13,7 @@ use crate::dashboard::views::each;
 use crate::edge::problem::{Code, Problem};
 use crate::wire::messages::Messages;
 use crate::wire::overview::Dues;
-use crate::wire::workers::{Process, Processes, WorkerProcess};
+use crate::wire::workers::{ListedProcess, Processes, ToldProcess};
 use crate::work::Shared;
 
 /// The most queues whose leased messages are read, and the most messages of each.
@@ -38,7 +38,7 @@ pub(super) struct ProcessRow {
 }
 
 /// A message that the process has.
-struct Held {
+struct HeldMessage {
     queue: String,
     segment: String,
     id: String,
@@ -59,7 +59,7 @@ struct ProcessPage {
     workers: Vec<String>,
     /// Names and segments.
     queues: Vec<(String, String)>,
-    held: Vec<Held>,
+    held: Vec<HeldMessage>,
     /// The number of messages that it has in the queues that were read.
     count: u64,
     /// Whether there may be more than `count`.
@@ -71,7 +71,7 @@ pub(super) fn routes() -> Router<Shared> {
 }
 
 /// The address of the page of a process.
-pub(in crate::dashboard::views) fn address(process: &Process) -> String {
+pub(in crate::dashboard::views) fn address(process: &ToldProcess) -> String {
     let mut params = Serializer::new(String::new());
     params.append_pair("host", &process.host);
     params.append_pair("pid", &process.pid.to_string());
@@ -83,7 +83,7 @@ async fn process(page: Page) -> Answer {
     let host = page.param("host").ok_or_else(missing)?;
     let pid = page.param("pid").ok_or_else(missing)?;
     let all: Processes = page.api.get("/v1/processes").await?;
-    let is_meant = |it: &WorkerProcess| {
+    let is_meant = |it: &ListedProcess| {
         let told = it.process.as_ref();
         told.is_some_and(|told| told.host == host && told.pid.to_string() == pid)
     };
@@ -114,7 +114,7 @@ async fn process(page: Page) -> Answer {
     held.sort_by_key(|(_, message)| message.since_ms.unwrap_or(0));
     count += held.len() as u64;
     held.truncate(MAX_HELD);
-    let held = held.iter().map(|(queue, message)| Held {
+    let held = held.iter().map(|(queue, message)| HeldMessage {
         queue: show::text(queue),
         segment: segment(queue),
         id: each::shown(message.segment()),
@@ -149,9 +149,9 @@ async fn process(page: Page) -> Answer {
 }
 
 impl ProcessRow {
-    pub(super) fn new(process: &WorkerProcess, clock: &Clock) -> Self {
+    pub(super) fn new(process: &ListedProcess, clock: &Clock) -> Self {
         let told = process.process.as_ref();
-        let handlers = |told: &Process| format!("{} of {}", told.running, told.concurrency);
+        let handlers = |told: &ToldProcess| format!("{} of {}", told.running, told.concurrency);
         Self {
             name: match told {
                 Some(told) => show::text(&format!("{} on {}", told.pid, told.host)),

@@ -1,4 +1,6 @@
-//! What a worker tells with its beats of the process that it runs in.
+//! What a worker tells with its beats of the process that it runs in, and workers by process.
+
+pub(crate) mod workers;
 
 /// The process of a worker, as the worker told it with a beat: see
 /// [`NodeInfo::process`](crate::inspect::NodeInfo::process). A worker tells it about every 4 s, and
@@ -60,6 +62,18 @@ impl ProcessInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_beat_told_is_read() {
+        let read = ProcessInfo::parse("5000 @1000 7 64 3 host shop 1.4");
+        let read = read.expect("a process");
+        assert_eq!((read.started_ms, read.told_ms, read.pid), (4_000, 5_000, 7));
+        assert_eq!((read.concurrency, read.running), (64, 3));
+        assert_eq!(
+            (read.host.as_str(), read.program.as_str()),
+            ("host", "shop 1.4")
+        );
+    }
 
     #[test]
     fn other_texts_tell_no_process() {
