@@ -64,6 +64,8 @@ struct ProcessPage {
     count: u64,
     /// Whether there may be more than `count`.
     is_cut: bool,
+    /// Whether not all of `count` are shown.
+    is_shortened: bool,
 }
 
 pub(super) fn routes() -> Router<Shared> {
@@ -89,7 +91,7 @@ async fn process(page: Page) -> Answer {
     };
     let found = all.processes.into_iter().find(is_meant);
     let mut clock = page.clock.clone();
-    let (mut held, mut count, mut is_cut) = (Vec::new(), 0, false);
+    let (mut held, mut is_cut) = (Vec::new(), false);
     for name in found
         .iter()
         .flat_map(|it| it.queues.iter().take(MAX_QUEUES))
@@ -112,7 +114,7 @@ async fn process(page: Page) -> Answer {
         .as_ref()
         .is_some_and(|it| it.queues.len() > MAX_QUEUES);
     held.sort_by_key(|(_, message)| message.since_ms.unwrap_or(0));
-    count += held.len() as u64;
+    let (count, is_shortened) = (held.len() as u64, held.len() > MAX_HELD);
     held.truncate(MAX_HELD);
     let held = held.iter().map(|(queue, message)| HeldMessage {
         queue: show::text(queue),
@@ -145,6 +147,7 @@ async fn process(page: Page) -> Answer {
             .collect(),
         count,
         is_cut,
+        is_shortened,
     })
 }
 
