@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     /// The SHA-256 of the document without its version.
-    const DOCUMENT: &str = "82e9d61f84f879546207f0c15983faedb38e3c9db701894bba1e55ced1885d08";
+    const DOCUMENT: &str = "2a5d693383ae6f3eca11181bcf40446c99ce6411096d5b45cc61fec90988d14d";
 
     #[test]
     fn openapi_document_has_the_expected_checksum() {
