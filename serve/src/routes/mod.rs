@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     /// The SHA-256 of the document without its version.
-    const DOCUMENT: &str = "2a5d693383ae6f3eca11181bcf40446c99ce6411096d5b45cc61fec90988d14d";
+    const DOCUMENT: &str = "34ffcbeef3514c554e244d909c1cef291b797ead8632d3bf275ffd9fa96f1cb8";
 
     #[test]
     fn openapi_document_has_the_expected_checksum() {

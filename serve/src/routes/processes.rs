@@ -37,7 +37,7 @@ async fn list_processes(
     principal: Principal,
 ) -> Result<Json<Processes>, Problem> {
     let snapshot = app.poller.looked().await;
-    snapshot.known_age_ms()?;
+    let age_ms = snapshot.known_age_ms()?;
     let allowed = snapshot.after(None);
     let allowed = allowed.filter(|(name, _)| principal.may_use(name));
     let attended = allowed.filter_map(|(name, entry)| {
@@ -59,5 +59,6 @@ async fn list_processes(
     Ok(Json(Processes {
         processes: processes.map(Into::into).collect(),
         unread,
+        age_ms,
     }))
 }

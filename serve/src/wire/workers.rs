@@ -111,6 +111,8 @@ pub(crate) struct Processes {
     pub(crate) processes: Vec<ListedProcess>,
     /// How many queues have workers that were not read yet: ask again soon.
     pub(crate) unread: u64,
+    /// How old the counts of the queues are that say which ones have workers.
+    pub(crate) age_ms: u64,
 }
 
 /// A process with live workers.
