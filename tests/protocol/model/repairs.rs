@@ -112,7 +112,7 @@ impl World {
         let is_left = |id: &Text| is_looked_at && !extended.iter().any(|(other, _)| other == id);
         for id in left.into_iter().filter(is_left) {
             findings.push(found(
-                ["unleased".into(), id.clone().into(), "began".into()],
+                ["unleased".into(), id.clone(), "began".into()],
                 repairs,
             ));
             if repairs {
