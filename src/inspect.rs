@@ -7,6 +7,7 @@
 //! | how did a message end? | [`Queue::end_of`](crate::Queue::end_of) | [`MessageEnd`] |
 //! | who has a message? | [`Queue::get`](crate::Queue::get) | [`LeaseInfo`] |
 //! | how many are due until when? | [`Queue::dues`](crate::Queue::dues) | [`DueCounts`] |
+//! | in which process is that worker? | [`Queue::holders`](crate::Queue::holders) | [`ProcessInfo`] |
 //! | which workers does a queue have? | [`Queue::nodes`](crate::Queue::nodes) | [`NodeInfo`] |
 //! | on which servers is it? | [`Queue::partitions`](crate::Queue::partitions) | [`PartitionInfo`] |
 //! | what did it do last hour, week, quarter? | [`Queue::history`](crate::Queue::history) | [`QueueHistory`] |
@@ -38,6 +39,9 @@
 
 pub use crate::model::history::{HistoryPoint, HistoryResolution, QueueHistory, TimeHistogram};
 pub use crate::model::outcomes::{EndKind, MessageEnd};
+pub use crate::model::process::ProcessInfo;
+pub use crate::model::process::workers::WorkerProcess;
 pub use crate::model::reached::{PartialRead, UnreadPart};
 pub use crate::model::stats::{DueCounts, NodeInfo, PartitionInfo};
 pub use crate::model::stored::{LeaseInfo, MessageCursor, MessageEntry, MessagePage};
+pub use crate::telemetry::process::name_program;

@@ -6,7 +6,7 @@
 //! | call | outcome |
 //! |---|---|
 //! | a push | [`PushOutcome`], in its [`Receipt`](crate::Receipt) |
-//! | changes of a message by its id | [`CancelOutcome`], [`RescheduleOutcome`], [`RunNowOutcome`], [`RequeueOutcome`] |
+//! | changes of a message by its id | [`CancelOutcome`], [`RescheduleOutcome`], [`RunNowOutcome`], [`RequeueOutcome`], [`BuryOutcome`] |
 //! | settlements of a delivery | [`SettleOutcome`]; [`RetryOutcome`], [`SnoozeOutcome`], [`ThrottleOutcome`], [`AckPushOutcome`] |
 //! | an extension of a lease | [`ExtendOutcome`] |
 //! | a wait for the end of a message | [`WaitOutcome`] |
@@ -34,7 +34,7 @@
 //! ```
 
 pub use crate::model::outcomes::{
-    AckPushOutcome, CancelOutcome, DeleteOutcome, ExtendOutcome, KeepReason, PushOutcome,
-    RequeueOutcome, RescheduleOutcome, RetryOutcome, RunNowOutcome, SettleOutcome, SnoozeOutcome,
-    ThrottleOutcome, UnusedOutcome, WaitOutcome,
+    AckPushOutcome, BuryOutcome, CancelOutcome, DeleteOutcome, ExtendOutcome, KeepReason,
+    PushOutcome, RequeueOutcome, RescheduleOutcome, RetryOutcome, RunNowOutcome, SettleOutcome,
+    SnoozeOutcome, ThrottleOutcome, UnusedOutcome, WaitOutcome,
 };

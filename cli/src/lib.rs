@@ -29,7 +29,7 @@ use std::sync::OnceLock;
 use clap::{Args, Parser, Subcommand};
 use commands::{
     acl, bench, configure, dev, doctor, functions, healthcheck, history, ids, import, inspect,
-    keys, nodes, partitions, push, queues, reschedule, schedule, serve, stats, work,
+    keys, nodes, partitions, push, queues, reschedule, schedule, serve, stats, work, workers,
 };
 use dueq_input::time;
 use output::Outcome;
@@ -123,6 +123,8 @@ enum Command {
     Ls(inspect::Ls),
     /// Show the counts and limits of a queue, or of all queues
     Stats(stats::Stats),
+    /// List the processes that work on the queues, and what they run
+    Workers(workers::Workers),
     /// List the live nodes of a queue, and who leads
     Nodes(nodes::Nodes),
     /// Print what a queue has done in each minute, hour or day
@@ -137,6 +139,8 @@ enum Command {
     Requeue(ids::Requeue),
     /// End the leases of messages whose worker is gone or hangs, so that they are delivered again
     EndLease(ids::EndLease),
+    /// Take messages out of service: dead at once, or when the handler that has them ends
+    Bury(ids::BuryIds),
     /// Remove all messages of a queue in one state
     Purge(queues::Purge),
     /// Remove a queue with all its messages
@@ -185,6 +189,7 @@ pub fn main() -> ExitCode {
         Err(refusal) => return refuse(&refusal),
     };
     log::start(cli.common.log, cli.common.log_level);
+    dueq::inspect::name_program(concat!("dueq ", env!("CARGO_PKG_VERSION")));
     match run(cli.command, &cli.common) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Refused) => ExitCode::FAILURE,
@@ -242,6 +247,7 @@ async fn run(command: Command, common: &Common) -> anyhow::Result<Outcome> {
         Command::Show(show) => show.run(common).await,
         Command::Ls(ls) => ls.run(common).await,
         Command::Stats(stats) => stats.run(common).await,
+        Command::Workers(workers) => workers.run(common).await,
         Command::Nodes(nodes) => nodes.run(common).await,
         Command::History(history) => history.run(common).await,
         Command::Queues(queues) => queues.run(common).await,
@@ -249,6 +255,7 @@ async fn run(command: Command, common: &Common) -> anyhow::Result<Outcome> {
         Command::Resume(resume) => resume.run(common).await,
         Command::Requeue(requeue) => requeue.run(common).await,
         Command::EndLease(end_lease) => end_lease.run(common).await,
+        Command::Bury(bury) => bury.run(common).await,
         Command::Purge(purge) => purge.run(common).await,
         Command::DeleteQueue(delete) => delete.run(common).await,
         Command::Configure(configure) => configure.run(common).await,

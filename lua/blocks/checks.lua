@@ -6,6 +6,7 @@ local function is_counter(text) -- whether HINCRBY can add to it
 end
 
 --- block: audit_parts
+--- use: process_mark
 local look = {} -- by part: checks one entry
 function look.leases(id, score)
   local deadline, is_claim = tonumber(score), string.sub(id, 1, 1) == LEASE_MARK
@@ -41,6 +42,16 @@ function look.claims(id, claim)
   if string.sub(id, 1, 1) == COUNT_MARK then -- checked with its ids or its lease, if there are any
     local ids = LEASE_MARK .. string.sub(id, 2)
     if redis.call('HEXISTS', CLAIMS, ids) == 1 or redis.call('ZSCORE', LEASES, ids) then return end
+  end
+  local mark, owner = string.sub(id, 1, 2), string.sub(id, 3)
+  if mark == SINCE_MARK or mark == PROCESS_MARK then -- scripts of an older release did not remove it with its owner
+    local is_left = mark == SINCE_MARK and not has_own_lease(redis.call('HGET', CLAIMS, owner) or '')
+      or mark == PROCESS_MARK and not redis.call('ZSCORE', NODES, owner)
+    if is_left then
+      local what = mark == SINCE_MARK and 'began' or 'process'
+      found('unleased', owner, what, function() redis.call('HDEL', CLAIMS, id) end)
+    end
+    return
   end
   if (string.byte(id) or 3) < 3 then return look_claim(id) end
   if id == DEPARTED_IDS or id == DEPARTED then

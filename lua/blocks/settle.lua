@@ -25,9 +25,11 @@ local function outcomes_of(ids, fraction)
 end
 
 --- block: has_window
--- A 0 before the due in an id's claim says that a window remembers the id; release 0.1 reads the same due. Scripts
--- before version 19 of the library wrote a w behind the due instead.
-local function has_window(claim) return string.find(claim, '^0%d', 17) or string.find(claim, 'w', 17, true) end
+-- One or three zeros before the due in an id's claim say that a window remembers the id (two alone: to_bury); release
+-- 0.1 reads the same due. Scripts before version 19 of the library wrote a w behind the due instead.
+local function has_window(claim)
+  return #(string.match(claim, '^(0*)%d', 17) or '') % 2 == 1 or string.find(claim, 'w', 17, true)
+end
 
 --- block: later
 -- Ends a delivery with a later due: the message waits again. If it expires before that, it dies at once with this

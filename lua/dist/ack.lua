@@ -69,7 +69,9 @@ local old_head, old_length = first_score(SCHEDULED), redis.call('LLEN', READY)
 redis.call('ZCARD', LEASES)
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
-local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- SINCE_MARK, before an id: when the delivery of an extended message began, in CLAIMS. The audit of release 0.1 passes
+-- over such a name.
+local LEASE_MARK, COUNT_MARK, SINCE_MARK = '\1', '\2', '\0='
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.
 local function release_from_claim(token, count)
   local held = tonumber(redis.call('HGET', CLAIMS, COUNT_MARK .. token))
@@ -201,9 +203,11 @@ local deleted = sound and redis.call('HDEL', MESSAGES, unpack(ids)) and redis.ca
 if deleted ~= n then -- one by one; each sees what the earlier ones did
   -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
   local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
-  -- A 0 before the due in an id's claim says that a window remembers the id; release 0.1 reads the same due. Scripts
-  -- before version 19 of the library wrote a w behind the due instead.
-  local function has_window(claim) return string.find(claim, '^0%d', 17) or string.find(claim, 'w', 17, true) end
+  -- One or three zeros before the due in an id's claim say that a window remembers the id (two alone: to_bury); release
+  -- 0.1 reads the same due. Scripts before version 19 of the library wrote a w behind the due instead.
+  local function has_window(claim)
+    return #(string.match(claim, '^(0*)%d', 17) or '') % 2 == 1 or string.find(claim, 'w', 17, true)
+  end
   local taken, windowed = {}, {}
   replies, acked, extended, ended, n, i = {}, {}, {}, {}, 0, 0
   for k, group in ipairs(groups) do
@@ -246,6 +250,10 @@ if changed then
   end
   if extended and #extended > 0 then
     redis.call('ZREM', LEASES, unpack(extended))
+    for k, id in ipairs(extended) do
+      extended[k] = SINCE_MARK .. id
+    end
+    redis.call('HDEL', CLAIMS, unpack(extended))
   end
   if has_attrs then
     redis.call('HDEL', ATTRS, unpack(acked))

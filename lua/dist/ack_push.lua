@@ -157,7 +157,9 @@ local function finish(changed, quiet, head, length)
 end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
-local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- SINCE_MARK, before an id: when the delivery of an extended message began, in CLAIMS. The audit of release 0.1 passes
+-- over such a name.
+local LEASE_MARK, COUNT_MARK, SINCE_MARK = '\1', '\2', '\0='
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.
@@ -183,6 +185,7 @@ local ended = {} -- how many ids left the lease of each claim
 local function end_lease(id, claim) -- end_claims must follow
   redis.call('HDEL', CLAIMS, id)
   if has_own_lease(claim) then
+    redis.call('HDEL', CLAIMS, SINCE_MARK .. id)
     redis.call('ZREM', LEASES, id)
   else
     local token = string.sub(claim, 1, 16)
@@ -227,9 +230,11 @@ local function outcomes_of(ids, fraction)
   end
   return outcomes
 end
--- A 0 before the due in an id's claim says that a window remembers the id; release 0.1 reads the same due. Scripts
--- before version 19 of the library wrote a w behind the due instead.
-local function has_window(claim) return string.find(claim, '^0%d', 17) or string.find(claim, 'w', 17, true) end
+-- One or three zeros before the due in an id's claim say that a window remembers the id (two alone: to_bury); release
+-- 0.1 reads the same due. Scripts before version 19 of the library wrote a w behind the due instead.
+local function has_window(claim)
+  return #(string.match(claim, '^(0*)%d', 17) or '') % 2 == 1 or string.find(claim, 'w', 17, true)
+end
 -- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
 -- '<due> <options>', LF, payload.
 local NEXT_MARK = '\3'

@@ -157,7 +157,9 @@ local function due_ms(text) -- '<unix ms>' or '+<delay ms>' as unix ms; nil for 
 end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
-local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- SINCE_MARK, before an id: when the delivery of an extended message began, in CLAIMS. The audit of release 0.1 passes
+-- over such a name.
+local LEASE_MARK, COUNT_MARK, SINCE_MARK = '\1', '\2', '\0='
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.
@@ -183,6 +185,7 @@ local ended = {} -- how many ids left the lease of each claim
 local function end_lease(id, claim) -- end_claims must follow
   redis.call('HDEL', CLAIMS, id)
   if has_own_lease(claim) then
+    redis.call('HDEL', CLAIMS, SINCE_MARK .. id)
     redis.call('ZREM', LEASES, id)
   else
     local token = string.sub(claim, 1, 16)

@@ -150,7 +150,9 @@ local function is_counter(text) -- whether HINCRBY can add to it
 end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
-local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- SINCE_MARK, before an id: when the delivery of an extended message began, in CLAIMS. The audit of release 0.1 passes
+-- over such a name.
+local LEASE_MARK, COUNT_MARK, SINCE_MARK = '\1', '\2', '\0='
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.
@@ -247,7 +249,7 @@ local function end_lease(id)
     release(string.sub(claim, 1, 16), 1)
   end
   redis.call('ZREM', LEASES, id)
-  redis.call('HDEL', CLAIMS, id)
+  redis.call('HDEL', CLAIMS, id, SINCE_MARK .. id)
 end
 -- Takes the id out of all states but `keep` (nil: out of all); of its ready entries, keeps the first.
 local function remove_from_states_except(id, keep)
@@ -394,6 +396,9 @@ local function land(records)
   end
   return (#scheduled + #dead) / 2
 end
+-- Before a node's id, in CLAIMS: '<ms> @<text>', what its last beat that had a text told. Not in META: consumers may
+-- delete no field of it.
+local PROCESS_MARK = '\0@'
 local look = {} -- by part: checks one entry
 function look.leases(id, score)
   local deadline, is_claim = tonumber(score), string.sub(id, 1, 1) == LEASE_MARK
@@ -429,6 +434,16 @@ function look.claims(id, claim)
   if string.sub(id, 1, 1) == COUNT_MARK then -- checked with its ids or its lease, if there are any
     local ids = LEASE_MARK .. string.sub(id, 2)
     if redis.call('HEXISTS', CLAIMS, ids) == 1 or redis.call('ZSCORE', LEASES, ids) then return end
+  end
+  local mark, owner = string.sub(id, 1, 2), string.sub(id, 3)
+  if mark == SINCE_MARK or mark == PROCESS_MARK then -- scripts of an older release did not remove it with its owner
+    local is_left = mark == SINCE_MARK and not has_own_lease(redis.call('HGET', CLAIMS, owner) or '')
+      or mark == PROCESS_MARK and not redis.call('ZSCORE', NODES, owner)
+    if is_left then
+      local what = mark == SINCE_MARK and 'began' or 'process'
+      found('unleased', owner, what, function() redis.call('HDEL', CLAIMS, id) end)
+    end
+    return
   end
   if (string.byte(id) or 3) < 3 then return look_claim(id) end
   if id == DEPARTED_IDS or id == DEPARTED then

@@ -12,6 +12,7 @@
 --        Of a queue with a map:
 --        now | node | first, of the node that should lead, or second, of its standbys | perhaps park, as with stay
 --        A first takes the lead from a second. A second takes a free lead only after 1 s.
+--        Of these also: @ and what the node tells of its process, 2 to 200 bytes. CLAIMS keeps it.
 --        Of these and leave also the last: a report, LATENESS|HANDLING, of the messages that the node's handlers took
 --        since its last one. It is added to META's sums, and the history gets a record.
 --        now | node | watch: enters the partition's roster, for 3 s | number of the roster that the caller has, or 0
@@ -150,7 +151,7 @@ local function finish(changed, quiet, head, length)
 end
 local node, word, park = ARGV[2], ARGV[3], 0
 local attends = word == 'stay' or word == 'first' or word == 'second'
-local count, report = #ARGV, nil
+local count, report, told = #ARGV, nil, nil
 if count > 3 and (attends or word == 'leave') and string.find(ARGV[count], '|', 1, true) then
   -- A report: two histograms of what the handlers of the node took since its last report, with a | between. A histogram:
   -- the number of its first bucket, then the counts from there on; or nothing. Of 68 buckets, two an octave, bucket N has
@@ -170,6 +171,10 @@ if count > 3 and (attends or word == 'leave') and string.find(ARGV[count], '|', 
     report, count = texts, count - 1
   end
 end
+if count > 3 and attends and string.byte(ARGV[count]) == 64 then
+  told = #ARGV[count] > 1 and #ARGV[count] <= 200 and not string.find(ARGV[count], '%c') and ARGV[count]
+  count = told and count - 1 or count
+end
 local form = count == 3 and (attends or word == 'leave' or word == 'unwatch')
 if count == 4 and attends and string.find(ARGV[4], '^%d+$') then
   park = tonumber(ARGV[4])
@@ -185,8 +190,8 @@ elseif count == 5 and word == 'watch' then
 end
 if not form or #node < 1 or #node > 200 or string.find(node, '%c') then
   return redis.error_reply('BADARGS beat takes now, node (1 to 200 bytes), stay, leave, first or second, and unless it '
-    .. 'leaves perhaps park ms (1000 to 60000), and perhaps a report (lateness|handling); or watch, '
-    .. 'number of the roster, tags; or unwatch')
+    .. 'leaves perhaps park ms (1000 to 60000), @process (2 to 200 bytes), and a report (lateness|handling); or '
+    .. 'watch, number of the roster, tags; or unwatch')
 end
 if word == 'watch' or word == 'unwatch' then
   -- The roster of a queue with a map: the nodes that watch its home. NODES has them with negative times, and a byte 1
@@ -234,11 +239,17 @@ local function trim_recent(count) -- removes at most `count` names of RECENT who
     redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
   end
 end
+-- Before a node's id, in CLAIMS: '<ms> @<text>', what its last beat that had a text told. Not in META: consumers may
+-- delete no field of it.
+local PROCESS_MARK = '\0@'
 if not layout then return {finish(false), 0, 0, 0, 0} end
 local leader, leader_until, last_beat, reap_after, keep_ms, keep = unpack(redis.call('HMGET', META,
   'leader', 'leader_until', 'last_beat', 'reap_after', 'dead_keep_ms', 'dead_keep'))
 local dead = redis.call('ZCARD', DEAD) - 1
 redis.call('ZCARD', NODES); redis.call('ZCARD', RECENT); redis.call('HLEN', ATTRS)
+if told or word == 'leave' then
+  redis.call('HLEN', CLAIMS)
+end
 local messages = redis.call('HLEN', MESSAGES)
 
 -- A time beyond the longest park is no announcement: the clock went back.
@@ -248,9 +259,32 @@ if announced > now + 60000 then
 end
 local ranked = epoch or word == 'first' or word == 'second'
 local leader_rank = ranked and redis.call('HGET', META, 'leader_rank') -- the word of the leader's last beat
-local overdue = redis.call('ZREMRANGEBYSCORE', NODES, epoch and '0' or '-inf', now - 3000) -- not the roster
+-- Silent nodes, but not those of the roster.
+local silent = redis.call('ZRANGE', NODES, epoch and '0' or '-inf', now - 3000, 'BYSCORE')
+if #silent > 0 then
+  -- Forgets silent nodes. META's `gone` keeps what they told last, so that their leases can be explained: at most 20
+  -- lines, the latest first: node, a tab, what it told.
+  local gone = {}
+  for from = 1, #silent, 1000 do
+    local some, fields = {unpack(silent, from, math.min(from + 999, #silent))}, {}
+    for i, name in ipairs(some) do
+      fields[i] = PROCESS_MARK .. name
+    end
+    for i, last in ipairs(redis.call('HMGET', CLAIMS, unpack(fields))) do
+      gone[#gone + 1] = last and some[i] .. '\t' .. last or nil
+    end
+    redis.call('ZREM', NODES, unpack(some))
+    redis.call('HDEL', CLAIMS, unpack(fields))
+  end
+  if #gone > 0 then
+    for line in string.gmatch(redis.call('HGET', META, 'gone') or '', '[^\n]+') do
+      gone[#gone + 1] = line
+    end
+    redis.call('HSET', META, 'gone', table.concat(gone, '\n', 1, math.min(#gone, 20)))
+  end
+end
 local silence = now - tonumber(last_beat or now)
-if silence < 0 or silence > 3000 and (overdue > 0 or now - announced > 3000) then
+if silence < 0 or silence > 3000 and (#silent > 0 or now - announced > 3000) then
   reap_after = now + 5000
 end
 local reopened
@@ -276,6 +310,7 @@ elseif word == 'second' and free and until_ms and until_ms <= now and now - unti
 end
 if word == 'leave' then
   redis.call('ZREM', NODES, node)
+  redis.call('HDEL', CLAIMS, PROCESS_MARK .. node)
   if leader == node then
     leader = ''
     leader_until = epoch and now or leader_until -- a second counts from now
@@ -298,6 +333,9 @@ if announced ~= (tonumber(parked_until or 0) or 0) then
 end
 redis.call('HSET', META, 'last_beat', now, 'reap_after', reap_after or 0, 'leader', leader or '',
   'leader_until', leader_until or 0)
+if told then
+  redis.call('HSET', CLAIMS, PROCESS_MARK .. node, now .. ' ' .. told)
+end
 if ranked and leader == node and leader_rank ~= word then
   redis.call('HSET', META, 'leader_rank', word)
 end

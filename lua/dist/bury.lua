@@ -1,12 +1,15 @@
 #!lua flags=allow-oom
 -- Made by scripts/lua-dist from lua/bury.lua and lua/blocks: change these, not this file.
--- bury: declares messages dead (leased -> dead), with a reason; charges no attempt.
+-- bury: declares messages dead (leased -> dead), with a reason; charges no attempt. Without a token, for an operator:
+--       a waiting message dies at once (scheduled or ready -> dead), a leased one when its lease ends without an ack.
 -- KEYS   the ten of the queue
 -- ARGV   now | per delivery, 1 to 1,000: id, token, reason (its first 1,024 bytes are kept)
--- Reply  {header, {OK | GONE | LOST, ...}}
+--        now | per message, 1 to 1,000: id, the word any in place of a token, reason
+-- Reply  {header, {OK | GONE | LOST, ...}}; of an operator {header, {OK | MARKED | DEAD | GONE | MOVING | AWAY, ...}}
+--        MARKED: it is leased. Unless it is acked or has a next message, it will be dead when its lease ends
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
--- Cost   O(log n) a delivery
--- Again  LOST
+-- Cost   O(log n) a delivery; of an operator one scan of the ready list if one is ready
+-- Again  LOST; of an operator harmless
 
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
 local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
@@ -28,6 +31,31 @@ if layout and layout ~= '1' then
   end
   if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
     epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
+  end
+end
+local by_operator = ARGV[3] == 'any'
+if by_operator then
+  -- A call that names ids says which map chose the partition: ARGV[1] is m and its epoch, and in tests a blank and the
+  -- clock. Another map may have the ids elsewhere. p instead of m: the call creates nothing here, because the ids belong
+  -- to other partitions now; it finds those that have not moved yet.
+  --   known, probes  the epoch of the call, if it has one; whether it is such a probe
+  local form = clock and string.byte(clock)
+  if form == 109 or form == 112 then
+    local digits, after = string.match(clock, '^.(%d+)(.*)$')
+    known, clock = tonumber(digits), after == '' and '' or string.match(after or '', '^ (.+)$')
+    probes = form == 112
+  end
+  if epoch or known or slash ~= '' then
+    local behind = slash ~= '' and not epoch or epoch and known and known > epoch
+    if behind then
+      return redis.error_reply('BEHIND this partition has ' .. (epoch and 'an old' or 'no') .. ' map of the queue: call '
+        .. 'remap here with forward and the map in meta of the home, and repeat the call')
+    end
+    if known ~= epoch then
+      return redis.error_reply('REMAPPED this partition has ' .. (epoch and 'epoch ' .. int(epoch) or 'no map')
+        .. ', the call has ' .. (known and 'epoch ' .. int(known) or 'no epoch') .. ': read the map in meta of the home, '
+        .. 'find the partition of each id, and repeat the call with the epoch of the map')
+    end
   end
 end
 local now_us
@@ -144,7 +172,9 @@ local function set_attrs(id, failures, crashes, due, options, reason)
 end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
-local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- SINCE_MARK, before an id: when the delivery of an extended message began, in CLAIMS. The audit of release 0.1 passes
+-- over such a name.
+local LEASE_MARK, COUNT_MARK, SINCE_MARK = '\1', '\2', '\0='
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.
@@ -170,6 +200,7 @@ local ended = {} -- how many ids left the lease of each claim
 local function end_lease(id, claim) -- end_claims must follow
   redis.call('HDEL', CLAIMS, id)
   if has_own_lease(claim) then
+    redis.call('HDEL', CLAIMS, SINCE_MARK .. id)
     redis.call('ZREM', LEASES, id)
   else
     local token = string.sub(claim, 1, 16)
@@ -199,25 +230,106 @@ local function start_next(id) -- makes it the message of this id; returns its du
   return due
 end
 local count = (#ARGV - 1) / 3
-if count < 1 or count > 1000 or count % 1 ~= 0 then
-  return redis.error_reply('BADARGS bury takes now, then id, token, reason for 1 to 1000 deliveries')
+local form = count >= 1 and count <= 1000 and count % 1 == 0
+for i = 3, #ARGV, 3 do
+  form = form and (ARGV[i] == 'any') == by_operator
+end
+if not form then
+  return redis.error_reply(
+    'BADARGS bury takes now, then id, token, reason for 1 to 1000 deliveries; or any in place of each token')
 end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD)
 local replies, changed, died = {}, 0, 0
-for i = 1, count do
-  local id = ARGV[3 * i - 1]
-  local refusal, claim = refusal_of(id, ARGV[3 * i])
-  if refusal then
-    replies[i] = refusal
-  else
-    local failures, crashes, _, options = attrs_of(id)
-    end_lease(id, claim)
-    if not start_next(id) then
-      set_attrs(id, failures, crashes, nil, options, string.sub(ARGV[3 * i + 1], 1, 1024))
-      redis.call('ZADD', DEAD, now, id)
-      died = died + 1
+local function die(id, failures, crashes, options, reason)
+  set_attrs(id, failures, crashes, nil, options, string.sub(reason, 1, 1024))
+  redis.call('ZADD', DEAD, now, id)
+  died = died + 1
+end
+if by_operator then
+  redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+  -- Buries whatever has these ids: at once what waits, and what is leased when its lease ends.
+  -- What a call replies about an id that is not here, while the partitions change. `word`: what this partition remembers
+  -- of the id.
+  --   MOVING      the message is on its way to another partition: the caller asks again soon
+  --   AWAY        to a probe: the caller asks the partition that the id belongs to now
+  --   AWAY word   to a probe: that is the reply, unless that partition has the message
+  -- The batch that has left this partition and has not arrived for sure, in CLAIMS: the ids in it, each between two line
+  -- feeds; and the batch itself. META's `moving` says `<number> <tag> <messages>` of it, and is empty without one.
+  local DEPARTED_IDS, DEPARTED = '\4', '\5'
+  local flight = epoch and redis.call('HGET', CLAIMS, DEPARTED_IDS)
+  local function away(id, word)
+    if flight and string.find(flight, '\n' .. id .. '\n', 1, true) then return 'MOVING' end
+    return not probes and (word or 'ABSENT') or word and 'AWAY ' .. word or 'AWAY'
+  end
+  local function state_of(id)
+    if (string.byte(id) or 0) < 32 then return 'absent' end -- the placeholder or an entry of a claim, no message
+    if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
+    if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
+    if redis.call('ZSCORE', DEAD, id) then return 'dead' end
+    return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
+  end
+  local entries, listed
+  local function ready_entry(id) -- of a ready message: '<due ms>:<id>'
+    if not entries then
+      entries, listed = {}, redis.call('LRANGE', READY, 1, -1)
+      for _, found in ipairs(listed) do
+        entries[string.match(found, '^%d+:(.*)$') or ''] = found
+      end
     end
-    replies[i], changed = 'OK', changed + 1
+    return entries[id]
+  end
+  -- Removes these entries (the keys of `gone`) from READY. LREM scans, so it starts from the nearer end.
+  local function remove_ready(gone)
+    local before = 0
+    for i, found in ipairs(next(gone) and listed or {}) do
+      if gone[found] then
+        redis.call('LREM', READY, before <= #listed - i and 1 or -1, found)
+      else
+        before = before + 1
+      end
+    end
+  end
+  -- Zeros before the due in an id's claim are flags: one for a window, two for a message that dies when this lease ends.
+  local function to_bury(claim) return string.find(claim, '^00%d', 17) ~= nil end
+  local unlisted = {}
+  for i = 1, count do
+    local id = ARGV[3 * i - 1]
+    local state = state_of(id)
+    if state == 'leased' then
+      local claim = redis.call('HGET', CLAIMS, id)
+      if not to_bury(claim) then
+        redis.call('HSET', CLAIMS, id, string.sub(claim, 1, 16) .. '00' .. string.sub(claim, 17))
+        changed = changed + 1
+      end
+      replies[i] = 'MARKED'
+    elseif state == 'scheduled' or state == 'ready' then
+      if state == 'ready' then
+        unlisted[ready_entry(id) or ''] = true
+      end
+      redis.call('ZREM', SCHEDULED, id)
+      local failures, crashes, _, options = attrs_of(id)
+      die(id, failures, crashes, options, ARGV[3 * i + 1])
+      replies[i], changed = 'OK', changed + 1
+    else
+      local gone = state == 'absent' and away(id)
+      replies[i] = gone == 'ABSENT' and 'GONE' or gone or 'DEAD'
+    end
+  end
+  remove_ready(unlisted)
+else
+  for i = 1, count do
+    local id = ARGV[3 * i - 1]
+    local refusal, claim = refusal_of(id, ARGV[3 * i])
+    if refusal then
+      replies[i] = refusal
+    else
+      local failures, crashes, _, options = attrs_of(id)
+      end_lease(id, claim)
+      if not start_next(id) then
+        die(id, failures, crashes, options, ARGV[3 * i + 1])
+      end
+      replies[i], changed = 'OK', changed + 1
+    end
   end
 end
 if died > 0 then

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Made by scripts/lua-dist from lua/extend.lua and lua/blocks: change these, not this file.
 -- extend: sets a delivery's deadline to now + lease, never earlier than it was, and gives it a lease of its own.
+--         CLAIMS keeps when the delivery began.
 -- KEYS   the ten of the queue
 -- ARGV   now | per delivery, 1 to 1,000: id, token, lease in ms, 1 to 86,400,000
 -- Reply  {header, {OK <deadline ms> | GONE | LOST | INVALID <why>, ...}}
@@ -132,7 +133,9 @@ local function finish(changed, quiet, head, length)
 end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
-local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- SINCE_MARK, before an id: when the delivery of an extended message began, in CLAIMS. The audit of release 0.1 passes
+-- over such a name.
+local LEASE_MARK, COUNT_MARK, SINCE_MARK = '\1', '\2', '\0='
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.
@@ -144,6 +147,12 @@ local function release_from_claim(token, count)
     redis.call('HDEL', CLAIMS, LEASE_MARK .. token, COUNT_MARK .. token)
     redis.call('ZREM', LEASES, LEASE_MARK .. token)
   end
+end
+-- When a delivery began, in ms; 0 if that is unknown: scripts before version 26 of the library claimed or extended it.
+-- CLAIMS has it of an extended delivery, under SINCE_MARK and the id. Any other began when its claim's lease did.
+local function begun(record, deadline) -- record: what CLAIMS has under LEASE_MARK and the token
+  local lease_ms = string.match(record or '', '^\3(%d+)\n')
+  return lease_ms and math.max(0, deadline - lease_ms) or 0
 end
 -- Returns GONE or LOST; or nil, the id's value in CLAIMS and its original due time, if this token holds it.
 local function refusal_of(id, token)
@@ -163,6 +172,7 @@ if count < 1 or count > 1000 or count % 1 ~= 0 then
 end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', MESSAGES)
 local replies, changed = {}, 0
+local starts = {} -- by token: when its deliveries began, as text
 for i = 1, count do
   local id, lease_ms = ARGV[3 * i - 1], tonumber(ARGV[3 * i + 1])
   local refusal, claim = refusal_of(id, ARGV[3 * i])
@@ -174,8 +184,10 @@ for i = 1, count do
     local old = tonumber(redis.call('ZSCORE', LEASES, lease_member(id, claim)) or 0)
     local deadline = math.max(now_up + lease_ms, old)
     if not has_own_lease(claim) then
-      redis.call('HSET', CLAIMS, id, claim .. '+')
-      release_from_claim(string.sub(claim, 1, 16), 1)
+      local token = string.sub(claim, 1, 16)
+      starts[token] = starts[token] or int(begun(redis.call('HGET', CLAIMS, LEASE_MARK .. token), old))
+      redis.call('HSET', CLAIMS, id, claim .. '+', SINCE_MARK .. id, starts[token])
+      release_from_claim(token, 1)
     end
     redis.call('ZADD', LEASES, deadline, id)
     replies[i], changed = 'OK ' .. int(deadline), changed + 1

@@ -7,7 +7,8 @@
 --        {header, {}} if there is no such message; of an id that is remembered {header, {}, finished | expired |
 --        cancelled, when it ended in ms, until when a window remembers it in ms or 0}
 --        A leased message with a next one also has next_due, t; with a third argument also payload_bytes, n, the
---        length of the whole payload. Last of a leased one is lease, the name of its lease.
+--        length of the whole payload. Last of a leased one are lease, the name of its lease;
+--        since, when the delivery began, ms, or 0; to_bury, 1 if it is to be dead when the lease ends, else 0.
 --        time_ms: the due of a scheduled or ready message, the lease deadline of a leased one, when a dead one died
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE; MOVING: it is on its way to another partition
 -- Cost   O(log n); one scan of the ready list if it is ready
@@ -188,7 +189,9 @@ local function set_attrs(id, failures, crashes, due, options, reason)
 end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
-local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- SINCE_MARK, before an id: when the delivery of an extended message began, in CLAIMS. The audit of release 0.1 passes
+-- over such a name.
+local LEASE_MARK, COUNT_MARK, SINCE_MARK = '\1', '\2', '\0='
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 local function lease_member(id, claim) -- the member of LEASES that holds this id
@@ -200,6 +203,14 @@ local function lease_name(claim)
   local node = string.match(claim, '^@(%w%w%w%w%w%w%w)')
   return string.sub(redis.sha1hex(string.sub(claim, 1, 16)), 1, 16) .. (node and ' ' .. node or '')
 end
+-- When a delivery began, in ms; 0 if that is unknown: scripts before version 26 of the library claimed or extended it.
+-- CLAIMS has it of an extended delivery, under SINCE_MARK and the id. Any other began when its claim's lease did.
+local function begun(record, deadline) -- record: what CLAIMS has under LEASE_MARK and the token
+  local lease_ms = string.match(record or '', '^\3(%d+)\n')
+  return lease_ms and math.max(0, deadline - lease_ms) or 0
+end
+-- Zeros before the due in an id's claim are flags: one for a window, two for a message that dies when this lease ends.
+local function to_bury(claim) return string.find(claim, '^00%d', 17) ~= nil end
 -- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
 -- '<due> <options>', LF, payload.
 local NEXT_MARK = '\3'
@@ -278,6 +289,11 @@ if most then
   told[#told + 1], told[#told + 2] = 'payload_bytes', #payload
 end
 if state == 'leased' then
-  told[#told + 1], told[#told + 2] = 'lease', lease_name(redis.call('HGET', CLAIMS, id))
+  local claim = redis.call('HGET', CLAIMS, id)
+  told[#told + 1], told[#told + 2] = 'lease', lease_name(claim)
+  told[#told + 1], told[#told + 2] = 'since', has_own_lease(claim)
+    and tonumber(redis.call('HGET', CLAIMS, SINCE_MARK .. id) or 0)
+    or begun(redis.call('HGET', CLAIMS, lease_member(id, claim)), time or 0)
+  told[#told + 1], told[#told + 2] = 'to_bury', to_bury(claim) and 1 or 0
 end
 return {finish(false, true), told}

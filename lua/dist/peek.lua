@@ -8,7 +8,8 @@
 --        | limit: 1 to 1,000; a page has 256 at most | perhaps newest: the latest time first, and from a
 --        time on earlier ones; or empty
 -- Reply  {header, next cursor or empty at the end, {{id, time_ms, failures, crashes, error}, ...}}; of ready with five
---        arguments also the place in the list where the page begins. A leased item ends with the name of its lease
+--        arguments also the place in the list where the page begins. A leased item ends with lease, since
+--        and to_bury, as in get.
 --        A page may have fewer messages than limit: timers of schedules are skipped.
 --        Between two pages, a message that enters or leaves may be missing; one that moves may be returned twice.
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
@@ -152,7 +153,9 @@ local function set_attrs(id, failures, crashes, due, options, reason)
 end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
-local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- SINCE_MARK, before an id: when the delivery of an extended message began, in CLAIMS. The audit of release 0.1 passes
+-- over such a name.
+local LEASE_MARK, COUNT_MARK, SINCE_MARK = '\1', '\2', '\0='
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 local function lease_member(id, claim) -- the member of LEASES that holds this id
@@ -164,6 +167,14 @@ local function lease_name(claim)
   local node = string.match(claim, '^@(%w%w%w%w%w%w%w)')
   return string.sub(redis.sha1hex(string.sub(claim, 1, 16)), 1, 16) .. (node and ' ' .. node or '')
 end
+-- When a delivery began, in ms; 0 if that is unknown: scripts before version 26 of the library claimed or extended it.
+-- CLAIMS has it of an extended delivery, under SINCE_MARK and the id. Any other began when its claim's lease did.
+local function begun(record, deadline) -- record: what CLAIMS has under LEASE_MARK and the token
+  local lease_ms = string.match(record or '', '^\3(%d+)\n')
+  return lease_ms and math.max(0, deadline - lease_ms) or 0
+end
+-- Zeros before the due in an id's claim are flags: one for a window, two for a message that dies when this lease ends.
+local function to_bury(claim) return string.find(claim, '^00%d', 17) ~= nil end
 local state, cursor, limit, newest = ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == 'newest'
 local zset = ({scheduled = SCHEDULED, dead = DEAD})[state or '']
 local time, last = string.match(cursor or '', '^(%d+):(.*)$')
@@ -175,10 +186,11 @@ if #ARGV ~= 4 and not (#ARGV == 5 and (newest or ARGV[5] == ''))
 end
 limit = math.min(limit, 256)
 local items, looked, more = {}, 0, false
-local function add(id, at, claim)
+local function add(id, at, claim, since)
   if string.byte(id) == 4 then return end -- a timer of a schedule
   local failures, crashes, _, _, reason = attrs_of(id)
-  items[#items + 1] = {id, tonumber(at), failures, crashes, reason, claim and lease_name(claim)}
+  items[#items + 1] = {id, tonumber(at), failures, crashes, reason, claim and lease_name(claim), since,
+    claim and (to_bury(claim) and 1 or 0)}
 end
 -- The rank at which a page begins: that of this member, or if it has moved, of the time that it had; and whether the
 -- member is still there. Timers that wait for nothing are not among the newest.
@@ -200,8 +212,9 @@ local function page_of(zset, start, count) -- {{member, score}, ...} in the orde
   return past
 end
 local function add_claim(token, at, after) -- the ids under the claim's lease, in the order in which it granted them
-  local ids = {}
-  for id in string.gmatch(redis.call('HGET', CLAIMS, LEASE_MARK .. token) or '', '[^\n]+') do
+  local ids, record = {}, redis.call('HGET', CLAIMS, LEASE_MARK .. token) or ''
+  local since = begun(record, at)
+  for id in string.gmatch(record, '[^\n]+') do
     ids[#ids + 1] = id
   end
   for i = 1, #ids do
@@ -209,7 +222,7 @@ local function add_claim(token, at, after) -- the ids under the claim's lease, i
     looked = looked + 1
     local claim = not after and #items < limit and redis.call('HGET', CLAIMS, id)
     if claim and string.find(claim, token, 1, true) == 1 and not has_own_lease(claim) then
-      add(id, at, claim)
+      add(id, at, claim, since)
     end
     if id == after then
       after = nil
@@ -226,7 +239,8 @@ if state == 'leased' then
     if string.sub(member, 1, 1) == LEASE_MARK then
       add_claim(string.sub(member, 2), at, after)
     elseif member ~= after then
-      add(member, at, redis.call('HGET', CLAIMS, member) or '')
+      add(member, at, redis.call('HGET', CLAIMS, member) or '',
+        tonumber(redis.call('HGET', CLAIMS, SINCE_MARK .. member) or 0))
     end
   end
   cursor = (more or #items == limit) and int(math.ceil(items[#items][2])) .. ':' .. items[#items][1] or ''

@@ -4,6 +4,7 @@
 --       After its first crash a message is due at once; after crash c >= 2 in 2^(c-1) s times 0.5 to 1.5, so that a
 --       message that kills its node does not take the same neighbours with it each time. Nothing is reaped before
 --       META's reap_after, nor while no node has beaten for 3 s: after an outage live nodes extend first.
+--       A message that an operator wants dead dies (bury).
 --       With ids: for an operator, and the leases of these ids, as if they had run out.
 -- KEYS   the ten of the queue
 -- ARGV   now | limit: 1 to 1,000
@@ -174,7 +175,9 @@ local function set_attrs(id, failures, crashes, due, options, reason)
 end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
-local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- SINCE_MARK, before an id: when the delivery of an extended message began, in CLAIMS. The audit of release 0.1 passes
+-- over such a name.
+local LEASE_MARK, COUNT_MARK, SINCE_MARK = '\1', '\2', '\0='
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.
@@ -186,6 +189,18 @@ local function release_from_claim(token, count)
     redis.call('HDEL', CLAIMS, LEASE_MARK .. token, COUNT_MARK .. token)
     redis.call('ZREM', LEASES, LEASE_MARK .. token)
   end
+end
+-- Ends the delivery of a message that an operator wants dead, if it is one.
+-- Zeros before the due in an id's claim are flags: one for a window, two for a message that dies when this lease ends.
+local function to_bury(claim) return string.find(claim, '^00%d', 17) ~= nil end
+local buried = 0
+local function bury_marked(id, claim, failures, crashes, options, reason)
+  if not to_bury(claim) then return false end
+  local why = 'buried when its lease ended' .. (reason ~= '' and ': ' .. reason or '')
+  set_attrs(id, failures, crashes, nil, options, string.sub(why, 1, 1024))
+  redis.call('ZADD', DEAD, now, id)
+  buried = buried + 1
+  return true
 end
 -- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
 -- '<due> <options>', LF, payload.
@@ -227,6 +242,7 @@ local function take(id, claim) -- returns when it is due, nil if it is dead
   redis.call('HDEL', CLAIMS, id)
   local due_next = start_next(id)
   if due_next then return due_next end
+  if bury_marked(id, claim, failures, crashes, options, reason) then return nil end
   if crashes > tonumber(max_crashes or 5) then
     local why = 'the lease ran out ' .. int(crashes) .. ' times' .. (reason ~= '' and '; before that: ' .. reason or '')
     set_attrs(id, failures, crashes, nil, options, why)
@@ -250,7 +266,9 @@ end
 local function take_lease(id, claim) -- with what is left of its lease
   redis.call('ZREM', LEASES, id)
   local due = take(id, claim)
-  if #claim > 16 and not has_own_lease(claim) then
+  if has_own_lease(claim) then
+    redis.call('HDEL', CLAIMS, SINCE_MARK .. id)
+  elseif #claim > 16 then
     release_from_claim(string.sub(claim, 1, 16), 1)
   end
   return due
@@ -329,6 +347,7 @@ end
 if reaped > 0 then
   redis.call('HINCRBY', META, 'crashed', reaped)
 end
+died = died + buried
 if died > 0 then
   redis.call('HINCRBY', META, 'died', died)
 end

@@ -144,7 +144,9 @@ local function set_attrs(id, failures, crashes, due, options, reason)
 end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
-local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- SINCE_MARK, before an id: when the delivery of an extended message began, in CLAIMS. The audit of release 0.1 passes
+-- over such a name.
+local LEASE_MARK, COUNT_MARK, SINCE_MARK = '\1', '\2', '\0='
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.
@@ -170,6 +172,7 @@ local ended = {} -- how many ids left the lease of each claim
 local function end_lease(id, claim) -- end_claims must follow
   redis.call('HDEL', CLAIMS, id)
   if has_own_lease(claim) then
+    redis.call('HDEL', CLAIMS, SINCE_MARK .. id)
     redis.call('ZREM', LEASES, id)
   else
     local token = string.sub(claim, 1, 16)
@@ -180,6 +183,18 @@ local function end_claims()
   for token, count in pairs(ended) do
     release_from_claim(token, count)
   end
+end
+-- Ends the delivery of a message that an operator wants dead, if it is one.
+-- Zeros before the due in an id's claim are flags: one for a window, two for a message that dies when this lease ends.
+local function to_bury(claim) return string.find(claim, '^00%d', 17) ~= nil end
+local buried = 0
+local function bury_marked(id, claim, failures, crashes, options, reason)
+  if not to_bury(claim) then return false end
+  local why = 'buried when its lease ended' .. (reason ~= '' and ': ' .. reason or '')
+  set_attrs(id, failures, crashes, nil, options, string.sub(why, 1, 1024))
+  redis.call('ZADD', DEAD, now, id)
+  buried = buried + 1
+  return true
 end
 -- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
 -- '<due> <options>', LF, payload.
@@ -202,7 +217,7 @@ local count = (#ARGV - 1) / 2
 if count < 1 or count > 1000 or count % 1 ~= 0 then
   return redis.error_reply('BADARGS release takes now, then id, token for 1 to 1000 deliveries')
 end
-redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES)
+redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD)
 local replies, changed = {}, 0
 for i = 1, count do
   local id = ARGV[2 * i]
@@ -212,15 +227,18 @@ for i = 1, count do
   else
     local failures, crashes, _, options, reason = attrs_of(id)
     end_lease(id, claim)
-    if not start_next(id) then
+    if not start_next(id) and not bury_marked(id, claim, failures, crashes, options, reason) then
       set_attrs(id, failures, crashes, nil, options, reason)
       redis.call('ZADD', SCHEDULED, math.min(due, now), id)
     end
     replies[i], changed = 'OK', changed + 1
   end
 end
-if changed > 0 then
-  redis.call('HINCRBY', META, 'released', changed)
+if changed > buried then
+  redis.call('HINCRBY', META, 'released', changed - buried)
+end
+if buried > 0 then
+  redis.call('HINCRBY', META, 'died', buried)
 end
 end_claims()
 return {finish(changed > 0), replies}

@@ -152,7 +152,9 @@ local function due_ms(text) -- '<unix ms>' or '+<delay ms>' as unix ms; nil for 
 end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
-local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- SINCE_MARK, before an id: when the delivery of an extended message began, in CLAIMS. The audit of release 0.1 passes
+-- over such a name.
+local LEASE_MARK, COUNT_MARK, SINCE_MARK = '\1', '\2', '\0='
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.
@@ -178,6 +180,7 @@ local ended = {} -- how many ids left the lease of each claim
 local function end_lease(id, claim) -- end_claims must follow
   redis.call('HDEL', CLAIMS, id)
   if has_own_lease(claim) then
+    redis.call('HDEL', CLAIMS, SINCE_MARK .. id)
     redis.call('ZREM', LEASES, id)
   else
     local token = string.sub(claim, 1, 16)
@@ -188,6 +191,18 @@ local function end_claims()
   for token, count in pairs(ended) do
     release_from_claim(token, count)
   end
+end
+-- Ends the delivery of a message that an operator wants dead, if it is one.
+-- Zeros before the due in an id's claim are flags: one for a window, two for a message that dies when this lease ends.
+local function to_bury(claim) return string.find(claim, '^00%d', 17) ~= nil end
+local buried = 0
+local function bury_marked(id, claim, failures, crashes, options, reason)
+  if not to_bury(claim) then return false end
+  local why = 'buried when its lease ended' .. (reason ~= '' and ': ' .. reason or '')
+  set_attrs(id, failures, crashes, nil, options, string.sub(why, 1, 1024))
+  redis.call('ZADD', DEAD, now, id)
+  buried = buried + 1
+  return true
 end
 -- Options say when a message expires: expires=MS, or expires=+MS from its due; expires_by=MS since a retry or a snooze
 -- gave it a later due, which does not count.
@@ -239,9 +254,11 @@ local function outcomes_of(ids, fraction)
   end
   return outcomes
 end
--- A 0 before the due in an id's claim says that a window remembers the id; release 0.1 reads the same due. Scripts
--- before version 19 of the library wrote a w behind the due instead.
-local function has_window(claim) return string.find(claim, '^0%d', 17) or string.find(claim, 'w', 17, true) end
+-- One or three zeros before the due in an id's claim say that a window remembers the id (two alone: to_bury); release
+-- 0.1 reads the same due. Scripts before version 19 of the library wrote a w behind the due instead.
+local function has_window(claim)
+  return #(string.match(claim, '^(0*)%d', 17) or '') % 2 == 1 or string.find(claim, 'w', 17, true)
+end
 local windowed, dropped = {}, {}
 local function find_windowed(count, first, step) -- the ids are ARGV[first], ARGV[first + step] and so on
   local ids = {}
@@ -336,12 +353,16 @@ for i = 1, count do
     end_lease(id, claim)
     local next_due = start_next(id)
     replies[i] = next_due and 'SCHEDULED ' .. next_due
+      or bury_marked(id, claim, failures, crashes, options, reason) and 'DEAD'
       or later(id, due, claimed_due, failures, crashes, options, reason)
     changed = changed + 1
   end
 end
-if changed > expired then
-  redis.call('HINCRBY', META, 'snoozed', changed - expired)
+if changed > expired + buried then
+  redis.call('HINCRBY', META, 'snoozed', changed - expired - buried)
+end
+if buried > 0 then
+  redis.call('HINCRBY', META, 'died', buried)
 end
 count_expired()
 end_claims()

@@ -6,7 +6,8 @@
 --        {header, {}} if there is no such message; of an id that is remembered {header, {}, finished | expired |
 --        cancelled, when it ended in ms, until when a window remembers it in ms or 0}
 --        A leased message with a next one also has next_due, t; with a third argument also payload_bytes, n, the
---        length of the whole payload. Last of a leased one is lease, the name of its lease.
+--        length of the whole payload. Last of a leased one are lease, the name of its lease;
+--        since, when the delivery began, ms, or 0; to_bury, 1 if it is to be dead when the lease ends, else 0.
 --        time_ms: the due of a scheduled or ready message, the lease deadline of a leased one, when a dead one died
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE; MOVING: it is on its way to another partition
 -- Cost   O(log n); one scan of the ready list if it is ready
@@ -20,6 +21,8 @@
 --- use: has_own_lease
 --- use: lease_member
 --- use: lease_name
+--- use: since
+--- use: to_bury
 --- use: next_mark
 local id, most = ARGV[2], tonumber(ARGV[3])
 if #ARGV ~= 2 and not (#ARGV == 3 and most and #ARGV[3] <= 8 and string.find(ARGV[3], '^%d+$')) then
@@ -74,6 +77,11 @@ if most then
   told[#told + 1], told[#told + 2] = 'payload_bytes', #payload
 end
 if state == 'leased' then
-  told[#told + 1], told[#told + 2] = 'lease', lease_name(redis.call('HGET', CLAIMS, id))
+  local claim = redis.call('HGET', CLAIMS, id)
+  told[#told + 1], told[#told + 2] = 'lease', lease_name(claim)
+  told[#told + 1], told[#told + 2] = 'since', has_own_lease(claim)
+    and tonumber(redis.call('HGET', CLAIMS, SINCE_MARK .. id) or 0)
+    or begun(redis.call('HGET', CLAIMS, lease_member(id, claim)), time or 0)
+  told[#told + 1], told[#told + 2] = 'to_bury', to_bury(claim) and 1 or 0
 end
 return {finish(false, true), told}

@@ -11,6 +11,7 @@
 --        Of a queue with a map:
 --        now | node | first, of the node that should lead, or second, of its standbys | perhaps park, as with stay
 --        A first takes the lead from a second. A second takes a free lead only after 1 s.
+--        Of these also: @ and what the node tells of its process, 2 to 200 bytes. CLAIMS keeps it.
 --        Of these and leave also the last: a report, LATENESS|HANDLING, of the messages that the node's handlers took
 --        since its last one. It is added to META's sums, and the history gets a record.
 --        now | node | watch: enters the partition's roster, for 3 s | number of the roster that the caller has, or 0
@@ -28,9 +29,13 @@
 --- use: prelude
 local node, word, park = ARGV[2], ARGV[3], 0
 local attends = word == 'stay' or word == 'first' or word == 'second'
-local count, report = #ARGV, nil
+local count, report, told = #ARGV, nil, nil
 if count > 3 and (attends or word == 'leave') and string.find(ARGV[count], '|', 1, true) then
   --- use: read_report
+end
+if count > 3 and attends and string.byte(ARGV[count]) == 64 then
+  told = #ARGV[count] > 1 and #ARGV[count] <= 200 and not string.find(ARGV[count], '%c') and ARGV[count]
+  count = told and count - 1 or count
 end
 local form = count == 3 and (attends or word == 'leave' or word == 'unwatch')
 if count == 4 and attends and string.find(ARGV[4], '^%d+$') then
@@ -45,8 +50,8 @@ elseif count == 5 and word == 'watch' then
 end
 if not form or #node < 1 or #node > 200 or string.find(node, '%c') then
   return redis.error_reply('BADARGS beat takes now, node (1 to 200 bytes), stay, leave, first or second, and unless it '
-    .. 'leaves perhaps park ms (1000 to 60000), and perhaps a report (lateness|handling); or watch, '
-    .. 'number of the roster, tags; or unwatch')
+    .. 'leaves perhaps park ms (1000 to 60000), @process (2 to 200 bytes), and a report (lateness|handling); or '
+    .. 'watch, number of the roster, tags; or unwatch')
 end
 if word == 'watch' or word == 'unwatch' then
   -- The roster of a queue with a map: the nodes that watch its home. NODES has them with negative times, and a byte 1
@@ -89,11 +94,15 @@ if word == 'watch' or word == 'unwatch' then
   return {finish(false, true), number, names, asked}
 end
 --- use: trim_recent
+--- use: process_mark
 if not layout then return {finish(false), 0, 0, 0, 0} end
 local leader, leader_until, last_beat, reap_after, keep_ms, keep = unpack(redis.call('HMGET', META,
   'leader', 'leader_until', 'last_beat', 'reap_after', 'dead_keep_ms', 'dead_keep'))
 local dead = redis.call('ZCARD', DEAD) - 1
 redis.call('ZCARD', NODES); redis.call('ZCARD', RECENT); redis.call('HLEN', ATTRS)
+if told or word == 'leave' then
+  redis.call('HLEN', CLAIMS)
+end
 local messages = redis.call('HLEN', MESSAGES)
 
 -- A time beyond the longest park is no announcement: the clock went back.
@@ -103,9 +112,13 @@ if announced > now + 60000 then
 end
 local ranked = epoch or word == 'first' or word == 'second'
 local leader_rank = ranked and redis.call('HGET', META, 'leader_rank') -- the word of the leader's last beat
-local overdue = redis.call('ZREMRANGEBYSCORE', NODES, epoch and '0' or '-inf', now - 3000) -- not the roster
+-- Silent nodes, but not those of the roster.
+local silent = redis.call('ZRANGE', NODES, epoch and '0' or '-inf', now - 3000, 'BYSCORE')
+if #silent > 0 then
+  --- use: forget_nodes
+end
 local silence = now - tonumber(last_beat or now)
-if silence < 0 or silence > 3000 and (overdue > 0 or now - announced > 3000) then
+if silence < 0 or silence > 3000 and (#silent > 0 or now - announced > 3000) then
   reap_after = now + 5000
 end
 local reopened
@@ -123,6 +136,7 @@ elseif word == 'second' and free and until_ms and until_ms <= now and now - unti
 end
 if word == 'leave' then
   redis.call('ZREM', NODES, node)
+  redis.call('HDEL', CLAIMS, PROCESS_MARK .. node)
   if leader == node then
     leader = ''
     leader_until = epoch and now or leader_until -- a second counts from now
@@ -145,6 +159,9 @@ if announced ~= (tonumber(parked_until or 0) or 0) then
 end
 redis.call('HSET', META, 'last_beat', now, 'reap_after', reap_after or 0, 'leader', leader or '',
   'leader_until', leader_until or 0)
+if told then
+  redis.call('HSET', CLAIMS, PROCESS_MARK .. node, now .. ' ' .. told)
+end
 if ranked and leader == node and leader_rank ~= word then
   redis.call('HSET', META, 'leader_rank', word)
 end

@@ -3,6 +3,7 @@
 --       After its first crash a message is due at once; after crash c >= 2 in 2^(c-1) s times 0.5 to 1.5, so that a
 --       message that kills its node does not take the same neighbours with it each time. Nothing is reaped before
 --       META's reap_after, nor while no node has beaten for 3 s: after an outage live nodes extend first.
+--       A message that an operator wants dead dies (bury).
 --       With ids: for an operator, and the leases of these ids, as if they had run out.
 -- KEYS   the ten of the queue
 -- ARGV   now | limit: 1 to 1,000
@@ -25,6 +26,7 @@ end
 --- use: claim_marks
 --- use: has_own_lease
 --- use: release_from_claim
+--- use: bury_marked
 --- use: next
 local limit, is_by_ids = tonumber(ARGV[2]), ARGV[2] == 'ids'
 if not (is_by_ids and #ARGV % 2 == 0 and #ARGV >= 4 and #ARGV <= 2002)
@@ -49,6 +51,7 @@ local function take(id, claim) -- returns when it is due, nil if it is dead
   redis.call('HDEL', CLAIMS, id)
   local due_next = start_next(id)
   if due_next then return due_next end
+  if bury_marked(id, claim, failures, crashes, options, reason) then return nil end
   if crashes > tonumber(max_crashes or 5) then
     local why = 'the lease ran out ' .. int(crashes) .. ' times' .. (reason ~= '' and '; before that: ' .. reason or '')
     set_attrs(id, failures, crashes, nil, options, why)
@@ -72,7 +75,9 @@ end
 local function take_lease(id, claim) -- with what is left of its lease
   redis.call('ZREM', LEASES, id)
   local due = take(id, claim)
-  if #claim > 16 and not has_own_lease(claim) then
+  if has_own_lease(claim) then
+    redis.call('HDEL', CLAIMS, SINCE_MARK .. id)
+  elseif #claim > 16 then
     release_from_claim(string.sub(claim, 1, 16), 1)
   end
   return due
@@ -128,6 +133,7 @@ end
 if reaped > 0 then
   redis.call('HINCRBY', META, 'crashed', reaped)
 end
+died = died + buried
 if died > 0 then
   redis.call('HINCRBY', META, 'died', died)
 end

@@ -17,6 +17,7 @@
 --- use: release_from_claim
 --- use: refusal_of
 --- use: end_lease
+--- use: bury_marked
 --- use: expiry
 --- use: later
 --- use: next
@@ -46,6 +47,8 @@ for i = 1, count do
     local next_due = start_next(id)
     if next_due then
       replies[i] = 'SCHEDULED ' .. next_due
+    elseif bury_marked(id, claim, failures, crashes, options, reason) then
+      replies[i], died = 'DEAD', died + 1
     elseif failures >= tonumber(string.match(options, 'max_attempts=(%d+)') or queue_limit) then
       set_attrs(id, failures, crashes, nil, options, reason)
       redis.call('ZADD', DEAD, now, id)

@@ -17,6 +17,7 @@
 --- use: release_from_claim
 --- use: refusal_of
 --- use: end_lease
+--- use: bury_marked
 --- use: expiry
 --- use: later
 --- use: next
@@ -44,12 +45,16 @@ for i = 1, count do
     end_lease(id, claim)
     local next_due = start_next(id)
     replies[i] = next_due and 'SCHEDULED ' .. next_due
+      or bury_marked(id, claim, failures, crashes, options, reason) and 'DEAD'
       or later(id, due, claimed_due, failures, crashes, options, reason)
     changed = changed + 1
   end
 end
-if changed > expired then
-  redis.call('HINCRBY', META, 'snoozed', changed - expired)
+if changed > expired + buried then
+  redis.call('HINCRBY', META, 'snoozed', changed - expired - buried)
+end
+if buried > 0 then
+  redis.call('HINCRBY', META, 'died', buried)
 end
 count_expired()
 end_claims()

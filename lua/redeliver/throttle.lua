@@ -18,6 +18,7 @@
 --- use: release_from_claim
 --- use: refusal_of
 --- use: end_lease
+--- use: bury_marked
 --- use: next
 local count, closes = (#ARGV - 1) / 3, #ARGV == 3 and ARGV[2] == 'close'
 local function wait_of(text)
@@ -28,7 +29,7 @@ if closes and not wait_of(ARGV[3]) or not closes and (count < 1 or count > 1000 
   return redis.error_reply('BADARGS throttle takes now, then id, token, wait ms for 1 to 1000 deliveries; '
     .. 'or now, close, wait ms (1 to 3155760000000)')
 end
-redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES)
+redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD)
 local most = tonumber(redis.call('HGET', META, 'max_throttle_ms') or '') or 900000
 local replies, returned, latest = {}, 0, 0
 for i = 1, closes and 0 or count do
@@ -41,7 +42,7 @@ for i = 1, closes and 0 or count do
   else
     local failures, crashes, _, options, reason = attrs_of(id)
     end_lease(id, claim)
-    if not start_next(id) then
+    if not start_next(id) and not bury_marked(id, claim, failures, crashes, options, reason) then
       set_attrs(id, failures, crashes, nil, options, reason)
       redis.call('ZADD', SCHEDULED, math.min(due, now), id)
     end
@@ -66,8 +67,11 @@ if closes then
 end
 local asked = latest > 0 and now_up + math.min(latest, most) or 0
 --- use: close_until
-if returned > 0 then
-  redis.call('HINCRBY', META, 'throttled', returned)
+if returned > buried then
+  redis.call('HINCRBY', META, 'throttled', returned - buried)
+end
+if buried > 0 then
+  redis.call('HINCRBY', META, 'died', buried)
 end
 for i = 1, #replies do
   replies[i] = replies[i] == true and 'OK ' .. int(opens) or replies[i]

@@ -100,7 +100,7 @@ local function end_lease(id)
     release(string.sub(claim, 1, 16), 1)
   end
   redis.call('ZREM', LEASES, id)
-  redis.call('HDEL', CLAIMS, id)
+  redis.call('HDEL', CLAIMS, id, SINCE_MARK .. id)
 end
 -- Takes the id out of all states but `keep` (nil: out of all); of its ready entries, keeps the first.
 local function remove_from_states_except(id, keep)

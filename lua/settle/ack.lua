@@ -116,6 +116,10 @@ if changed then
   end
   if extended and #extended > 0 then
     redis.call('ZREM', LEASES, unpack(extended))
+    for k, id in ipairs(extended) do
+      extended[k] = SINCE_MARK .. id
+    end
+    redis.call('HDEL', CLAIMS, unpack(extended))
   end
   if has_attrs then
     redis.call('HDEL', ATTRS, unpack(acked))

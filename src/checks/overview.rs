@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::model::history::{HistoryResolution, points};
 use crate::protocol::replies::Reply;
 use crate::protocol::results::claim::Claim;
-use crate::protocol::results::inspect;
+use crate::protocol::results::{inspect, nodes as nodes_of};
 
 pub(super) fn dues(sent: &Sent, reply: Reply) -> Result<(), Error> {
     let dues = inspect::dues(reply)?;
@@ -20,7 +20,7 @@ pub(super) fn dues(sent: &Sent, reply: Reply) -> Result<(), Error> {
 }
 
 pub(super) fn nodes(sent: &Sent, reply: Reply) -> Result<(), Error> {
-    let nodes = inspect::nodes(reply)?;
+    let nodes = nodes_of::nodes(reply)?;
     let attending = sent.len(&[2]);
     assert_eq!(nodes.len(), attending + sent.len(&[4]));
     for (place, node) in nodes.iter().enumerate() {

@@ -141,6 +141,8 @@ mod tests {
                 lease: Some(LeaseInfo {
                     name: "0123456789abcdef".to_owned(),
                     node: node.map(str::to_owned),
+                    since_ms: None,
+                    is_to_bury: false,
                 }),
             })
             .collect();

@@ -12,6 +12,7 @@ pub(crate) mod limits;
 pub(crate) mod message;
 pub(crate) mod options;
 pub(crate) mod outcomes;
+pub(crate) mod process;
 pub(crate) mod push_rules;
 pub(crate) mod rate;
 pub(crate) mod reached;

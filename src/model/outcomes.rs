@@ -269,6 +269,21 @@ pub enum RetryOutcome {
     Lost,
 }
 
+/// What [`Queue::bury`](crate::Queue::bury) did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[must_use = "after `Marked` a handler still has the message"]
+pub enum BuryOutcome {
+    /// The message waited, and is dead now.
+    Buried,
+    /// A handler has the message. It will be dead when its lease ends, unless the handler acks it.
+    Marked,
+    /// It was dead already; nothing was changed.
+    Dead,
+    /// There is no message with this id.
+    Absent,
+}
+
 /// What a snooze did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]

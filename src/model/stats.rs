@@ -1,6 +1,9 @@
 //! What a queue holds and has done: its counts, due times, partitions and nodes.
 
+use crate::model::lease_token::end_of_node;
+use crate::model::process::ProcessInfo;
 use crate::model::rate::Rate;
+use crate::model::stored::LeaseInfo;
 
 /// What a queue holds, and has done since it was created. All zero for a queue that does not exist.
 ///
@@ -259,9 +262,39 @@ pub struct NodeInfo {
     /// How many partitions the node attends: 1 if the queue has one partition. 0 if the node only
     /// watches the home of a queue of several partitions.
     pub attends: usize,
+    /// The process of the worker. `None` if it did not tell it yet, or is of an older release or of
+    /// another client.
+    pub process: Option<ProcessInfo>,
 }
 
+/// A node that sent no beat for this long is no longer alive.
+const SILENCE_MS: u64 = 3_000;
+
 impl NodeInfo {
+    /// Whether the node is alive: it sent a beat within 3 s, or is parked.
+    pub fn is_alive(&self) -> bool {
+        self.silent_ms <= SILENCE_MS
+    }
+
+    /// Whether the node has the messages of this lease.
+    pub fn has(&self, lease: &LeaseInfo) -> bool {
+        let of_lease = lease.node.as_deref().and_then(end_of_node);
+        of_lease.is_some() && of_lease == end_of_node(&self.id)
+    }
+
+    /// A node that fell silent, by what it told last.
+    pub(crate) fn silent(id: String, process: Option<ProcessInfo>, now_ms: u64) -> Self {
+        let told_ms = process.as_ref().map_or(0, |process| process.told_ms);
+        Self {
+            id,
+            silent_ms: now_ms.saturating_sub(told_ms).max(SILENCE_MS + 1),
+            parked_ms: 0,
+            leads: 0,
+            attends: 0,
+            process,
+        }
+    }
+
     /// Merges the entries of a node at several partitions into one. The nodes are sorted by their
     /// ids.
     pub(crate) fn merged(mut nodes: Vec<Self>) -> Vec<Self> {
@@ -269,19 +302,28 @@ impl NodeInfo {
         nodes.dedup_by(|next, kept| {
             let is_same = next.id == kept.id;
             if is_same {
-                // A node that only watches the home does not report whether it is parked there.
-                kept.parked_ms = match (kept.attends, next.attends) {
-                    (0, _) => next.parked_ms,
-                    (_, 0) => kept.parked_ms,
-                    _ => kept.parked_ms.min(next.parked_ms),
-                };
-                kept.silent_ms = kept.silent_ms.min(next.silent_ms);
-                kept.leads += next.leads;
-                kept.attends += next.attends;
+                kept.merge(next.clone());
             }
             is_same
         });
         nodes
+    }
+
+    /// Adds what the same node is at another partition, or in another queue.
+    pub(crate) fn merge(&mut self, other: Self) {
+        // A node that only watches the home does not report whether it is parked there.
+        self.parked_ms = match (self.attends, other.attends) {
+            (0, _) => other.parked_ms,
+            (_, 0) => self.parked_ms,
+            _ => self.parked_ms.min(other.parked_ms),
+        };
+        self.silent_ms = self.silent_ms.min(other.silent_ms);
+        self.leads += other.leads;
+        self.attends += other.attends;
+        let told = |node: &Self| node.process.as_ref().map(|process| process.told_ms);
+        if told(self) < told(&other) {
+            self.process = other.process;
+        }
     }
 }
 
@@ -296,6 +338,7 @@ mod tests {
             parked_ms,
             leads,
             attends,
+            process: None,
         }
     }
 

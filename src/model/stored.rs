@@ -110,6 +110,19 @@ pub struct LeaseInfo {
     /// [`LeaseToken`](crate::claims::LeaseToken) of the claim does not contain it: a claim by a
     /// pull, over HTTP, or by another client.
     pub node: Option<String>,
+    /// When the delivery began, in Unix milliseconds: the time of its claim. `None` if scripts of
+    /// an older release claimed or extended it.
+    pub since_ms: Option<u64>,
+    /// Whether the message will be dead when this lease ends without an ack, because an operator
+    /// [buried](crate::Queue::bury) it.
+    pub is_to_bury: bool,
+}
+
+impl LeaseInfo {
+    /// Sets when the delivery began; 0 if that is unknown.
+    pub(crate) fn began(&mut self, since_ms: u64) {
+        self.since_ms = Some(since_ms).filter(|ms| *ms > 0);
+    }
 }
 
 /// A page of messages in one state, in the order of their times.

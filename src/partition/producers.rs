@@ -33,6 +33,7 @@ pub(crate) struct Producers {
     pub(crate) run_now: Batcher<verbs::MakeDue>,
     pub(crate) requeue: Batcher<verbs::Requeue>,
     pub(crate) end_lease: Batcher<verbs::EndLease>,
+    pub(crate) bury: Batcher<verbs::BuryAny>,
 }
 
 impl Producers {
@@ -46,6 +47,7 @@ impl Producers {
             run_now: Batcher::new(spec.clone()),
             requeue: Batcher::new(spec.clone()),
             end_lease: Batcher::new(spec.clone()),
+            bury: Batcher::new(spec.clone()),
         }
     }
 }

@@ -131,7 +131,7 @@ mod tests {
         let partition = Partition::only("orders", &Servers::at(&url)).expect("a name");
         partition.late(Duration::from_micros(1));
         for (expected, left) in [("0 1|", true), ("0 1|", false), ("|", false)] {
-            let reply = partition.beat("node", Presence::Leave, true).await;
+            let reply = partition.beat("node", Presence::Leave, None, true).await;
             assert!(reply.is_err());
             let seen = seen.lock().expect("no panic");
             assert_eq!(seen.last().map(String::as_str), Some(expected));

@@ -49,12 +49,13 @@ impl Standing {
 }
 
 impl Partition {
-    /// Records that a node is alive or stops, and reports what its handlers took if `reports`. The
-    /// call is not repeated.
+    /// Records that a node is alive or stops, and what it tells of its process. Reports what its
+    /// handlers took if `reports`. The call is not repeated.
     pub(crate) async fn beat(
         &self,
         node: &str,
         presence: Presence,
+        told: Option<String>,
         reports: bool,
     ) -> Result<Beat, Error> {
         let (word, park) = match presence {
@@ -65,7 +66,12 @@ impl Partition {
         let report = reports.then(|| self.reports.take());
         let text = report.as_ref().map(Report::text);
         let mut args = vec![node.as_bytes(), word];
-        args.extend([&park, &text].into_iter().flatten().map(String::as_bytes));
+        args.extend(
+            [&park, &told, &text]
+                .into_iter()
+                .flatten()
+                .map(String::as_bytes),
+        );
         let reply = self.call_once(Verb::Beat, &args).await;
         let reply = reply.inspect_err(|error| {
             // If Redis may have counted the report, its counts are dropped: lost counts are better

@@ -3,8 +3,8 @@
 use crate::batch::{BatchVerb, Prefix, Tries, Verdict};
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::outcomes::{
-    CancelOutcome, ExtendOutcome, RequeueOutcome, RescheduleOutcome, RetryOutcome, RunNowOutcome,
-    SettleOutcome, SnoozeOutcome, ThrottleOutcome,
+    BuryOutcome, CancelOutcome, ExtendOutcome, RequeueOutcome, RescheduleOutcome, RetryOutcome,
+    RunNowOutcome, SettleOutcome, SnoozeOutcome, ThrottleOutcome,
 };
 use crate::protocol::results::produce::{self, PushResult};
 use crate::protocol::results::settle;
@@ -209,6 +209,26 @@ impl BatchVerb for EndLease {
     }
 
     fn count(_: &Result<RetryOutcome, Error>) -> Option<Counter> {
+        None
+    }
+}
+
+/// Buries whatever has the id, for an operator.
+pub(crate) struct BuryAny;
+
+impl BatchVerb for BuryAny {
+    const VERB: Verb = Verb::Bury;
+    type Output = BuryOutcome;
+
+    fn decode(text: &str, _: i64) -> Result<BuryOutcome, Error> {
+        settle::buried(text)
+    }
+
+    fn is_change(result: &BuryOutcome) -> bool {
+        matches!(result, BuryOutcome::Buried | BuryOutcome::Marked)
+    }
+
+    fn count(_: &Result<BuryOutcome, Error>) -> Option<Counter> {
         None
     }
 }

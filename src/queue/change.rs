@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::model::codec::Codec;
 use crate::model::due::Due;
 use crate::model::outcomes::{
-    CancelOutcome, RequeueOutcome, RescheduleOutcome, RetryOutcome, RunNowOutcome,
+    BuryOutcome, CancelOutcome, RequeueOutcome, RescheduleOutcome, RetryOutcome, RunNowOutcome,
 };
 use crate::partition::Producers;
 use crate::protocol::limits;
@@ -254,6 +254,41 @@ impl<C: Codec> Queue<C> {
             |producers| &producers.end_lease,
             id.as_ref(),
             [lease.as_bytes().to_vec()],
+            Repeat::Harmless,
+        )
+        .await
+    }
+
+    /// Takes a message out of service: it is dead, with this reason, of which the first 1,024 bytes
+    /// are kept. For a message that breaks its handlers or kills its workers, without a pause of
+    /// the queue. The caller needs the rights of an operator.
+    ///
+    /// A message that waits is dead at once. A leased one is marked: however its lease ends, it is
+    /// dead then, with the error `buried when its lease ended` and its last error. Only an ack
+    /// ends it as usual, and [`again`](crate::Delivery::again) schedules it. The mark ends with
+    /// the lease; also if a next message takes over, which
+    /// [`OnConflict::Next`](crate::OnConflict::Next) left. [`end_lease`](Queue::end_lease) ends
+    /// the lease at once. [`requeue`](Queue::requeue) brings a dead message back.
+    ///
+    /// The library repeats the call when its reply is lost. A repetition acts on the message that
+    /// has the id then.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// use dueq::MessageState;
+    /// use dueq::outcomes::BuryOutcome;
+    ///
+    /// assert_eq!(orders.bury("order:42", "it kills workers").await?, BuryOutcome::Marked);
+    /// delivery.release().await?; // or its lease runs out
+    /// let stored = orders.get("order:42").await?.expect("a message");
+    /// assert_eq!(stored.state, MessageState::Dead);
+    /// # });
+    /// ```
+    pub async fn bury(&self, id: impl AsRef<[u8]>, reason: &str) -> Result<BuryOutcome, Error> {
+        self.change(
+            |producers| &producers.bury,
+            id.as_ref(),
+            [b"any".to_vec(), reason.as_bytes().to_vec()],
             Repeat::Harmless,
         )
         .await

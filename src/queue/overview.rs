@@ -10,7 +10,7 @@ use crate::protocol::counts::MAX_DUES;
 use crate::protocol::keys::slot_of;
 use crate::protocol::limits;
 use crate::protocol::replies::Reply;
-use crate::protocol::results::inspect;
+use crate::protocol::results::{inspect, nodes};
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
 use crate::router::{Routing, Step};
@@ -85,6 +85,35 @@ impl<C: Codec> Queue<C> {
         nodes_of(self.read_all(Verb::Nodes, &[]).await?)
     }
 
+    /// The live nodes, as [`nodes`](Queue::nodes) returns them, and for each partition up to 20 of
+    /// those that fell silent last and had told of their process:
+    /// [`NodeInfo::is_alive`] tells them apart. So a lease of a worker that was killed can be
+    /// explained. Sorted by their ids.
+    ///
+    /// It changes nothing, so it can be repeated and dropped. The rights are those of a consumer.
+    ///
+    /// # Errors
+    /// If a partition cannot be reached, the error names it.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// # orders.push("rate it").id("order:42").await?;
+    /// let holders = orders.holders().await?;
+    /// if let Some(lease) = orders.get("order:42").await?.and_then(|stored| stored.lease) {
+    ///     let holder = holders.iter().find(|node| node.has(&lease));
+    ///     if let Some(process) = holder.and_then(|node| node.process.as_ref()) {
+    ///         println!("process {} on {} has it", process.pid, process.host);
+    ///     }
+    /// }
+    /// # });
+    /// ```
+    pub async fn holders(&self) -> Result<Vec<NodeInfo>, Error> {
+        let replies = self.read_all(Verb::Nodes, &[]).await?;
+        let all = replies.into_iter().map(nodes::holders);
+        let all: Vec<Vec<_>> = all.collect::<Result<_, _>>()?;
+        Ok(NodeInfo::merged(all.into_iter().flatten().collect()))
+    }
+
     /// Lists nodes as [`nodes`](Queue::nodes) does, for monitoring: within 2 s it returns the nodes
     /// of the partitions that reply, and names the other partitions.
     ///
@@ -106,7 +135,7 @@ impl<C: Codec> Queue<C> {
 fn nodes_of(replies: Vec<Reply>) -> Result<Vec<NodeInfo>, Error> {
     let mut all = Vec::new();
     for reply in replies {
-        all.extend(inspect::nodes(reply)?);
+        all.extend(nodes::nodes(reply)?);
     }
     Ok(NodeInfo::merged(all))
 }

@@ -2,3 +2,4 @@
 
 pub(crate) mod events;
 pub(crate) mod metrics;
+pub(crate) mod process;

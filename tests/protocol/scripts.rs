@@ -119,7 +119,7 @@ verbs! {
         call words![10];
     "refill" Consumer, without ["claims", "attrs", "dead", "recent", "nodes"], row false,
         call words!["nightly", T0 * 1_000, T0 + HOUR, format!("2026a 0\n{}", T0 + 2 * HOUR)];
-    "release" Consumer, without ["dead", "recent", "nodes"], row true,
+    "release" Consumer, without ["recent", "nodes"], row true,
         call words!["l", token('l')];
     "remap" Operator, without ["claims", "messages", "attrs", "dead", "recent", "nodes"], row false,
         call words!["close", 0, "7|-|- 203"];
@@ -141,7 +141,7 @@ verbs! {
         call words!["l", token('l'), "+5"];
     "stats" Consumer, without ["claims", "attrs"], row false,
         call words![];
-    "throttle" Consumer, without ["dead", "recent", "nodes"], row true,
+    "throttle" Consumer, without ["recent", "nodes"], row true,
         call words!["l", token('l'), 500];
     "trigger" Operator, without ["nodes"], row false,
         call words!["hourly", "now"];

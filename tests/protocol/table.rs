@@ -231,6 +231,7 @@ fn act(queue: &mut Queue, row: &str, state: &str, condition: &str, now: u64) -> 
             now + 1_000,
         )),
         "bury" => item(row, words![ID, claimed, "reason"]),
+        "bury any" => item("bury", words![ID, "any", "reason"]),
         "snooze" => Ok(timed(
             item(row, words![ID, claimed, ELSEWHEN])?,
             "D",
@@ -291,12 +292,7 @@ fn act(queue: &mut Queue, row: &str, state: &str, condition: &str, now: u64) -> 
     }
 }
 
-fn two(
-    queue: &mut Queue,
-    verb: &str,
-    now: u64,
-    arguments: Vec<crate::reply::Text>,
-) -> Result<String> {
+fn two(queue: &mut Queue, verb: &str, now: u64, arguments: Vec<Text>) -> Result<String> {
     let reply = queue.ok(verb, now, arguments)?;
     Ok(format!(
         "{}, {}",
@@ -344,7 +340,7 @@ fn check(queue: &mut Queue, row: &str, state: &str, cell: &str) -> Result<usize>
             "{condition:?}: the state is {last}, not {then}"
         );
         let changed = condition != &"same due"
-            && ["OK", "MOVED", "NEXT", "CANCELLED"]
+            && ["OK", "MOVED", "NEXT", "CANCELLED", "MARKED"]
                 .iter()
                 .any(|word| found.starts_with(word));
         if first == last && !changed {

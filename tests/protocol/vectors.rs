@@ -3,6 +3,7 @@
 
 /// What a claim grants, and its leases.
 mod claims {
+    pub(crate) mod burials;
     pub(crate) mod crashes;
     pub(crate) mod due;
     pub(crate) mod grants;
@@ -33,6 +34,7 @@ mod nodes {
     pub(crate) mod lists;
     pub(crate) mod parked_notices;
     pub(crate) mod parking;
+    pub(crate) mod processes;
     pub(crate) mod rosters;
 }
 

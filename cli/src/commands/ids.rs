@@ -1,4 +1,4 @@
-//! `dueq cancel`, `run-now`, `requeue` and `end-lease`: commands that take ids and print an outcome for each.
+//! `dueq cancel`, `run-now`, `requeue`, `end-lease` and `bury`: commands that take ids and print an outcome for each.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use dueq::inspect::LeaseInfo;
-use dueq::outcomes::{CancelOutcome, RequeueOutcome, RetryOutcome, RunNowOutcome as Ran};
+use dueq::outcomes::{
+    BuryOutcome, CancelOutcome, RequeueOutcome, RetryOutcome, RunNowOutcome as Ran,
+};
 use dueq::{MessageState, Queue};
 use jiff::tz::TimeZone;
 
@@ -262,6 +264,53 @@ impl EndLease {
             let due = due_ms.map_or_else(String::new, |ms| format!("due {}", output::moment(ms)));
             output::message(common.json, &id, word, &due, &[("due_ms", due_ms.into())])?;
             outcome = outcome.and(Outcome::done_if(["ended", "died"].contains(&word)));
+            absent |= word == "absent";
+        }
+        if absent {
+            existing::note(common, &client, &queue).await;
+        }
+        Ok(outcome)
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+For a poison message, which breaks every handler or kills the workers: the queue goes on without it. A
+message that waits is dead at once. One that a handler has is marked: however its lease ends, it is
+dead then; only an ack ends it as usual. To end the lease now, add `dueq end-lease`. `dueq requeue`
+brings a dead message back.
+
+Prints a word for each id: buried; marked (a handler has it); or the reason why not: dead (it was
+dead), absent (no such message). Exit code 0 if all are dead or marked, else 1.
+
+Examples:
+  dueq bury orders order:42 --reason 'kills the workers'
+  dueq bury orders order:42 && dueq end-lease orders order:42")]
+pub(crate) struct BuryIds {
+    /// The queue
+    queue: String,
+    /// The ids
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<OsString>,
+    /// Why, for messages that wait: the error of the dead message
+    #[arg(long, value_name = "TEXT", default_value = "buried by an operator")]
+    reason: String,
+}
+
+impl BuryIds {
+    pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
+        let (client, queue) = common.client_and_queue(&self.queue).await?;
+        let (mut outcome, mut absent) = (Outcome::Done, false);
+        for id in self.ids.into_iter().map(OsString::into_vec) {
+            let (word, done) = match queue.bury(&id, &self.reason).await? {
+                BuryOutcome::Buried => ("buried", true),
+                BuryOutcome::Marked => ("marked", true),
+                BuryOutcome::Dead => ("dead", true),
+                BuryOutcome::Absent => ("absent", false),
+                _ => ("unknown", false),
+            };
+            output::message(common.json, &id, word, "", &[])?;
+            outcome = outcome.and(Outcome::done_if(done));
             absent |= word == "absent";
         }
         if absent {

@@ -9,8 +9,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
-use dueq::inspect::{LeaseInfo, MessageCursor, MessageEntry};
-use dueq::{MessageState, OnExpire, StoredMessage};
+use dueq::inspect::{LeaseInfo, MessageCursor, MessageEntry, NodeInfo};
+use dueq::{MessageState, OnExpire, Queue, StoredMessage};
 use jiff::tz::TimeZone;
 
 use crate::output::{Outcome, Usage};
@@ -22,7 +22,7 @@ pub(super) const PAGE: usize = 1_000;
 #[derive(Args)]
 #[command(after_help = "\
 Prints state, due time, failures, crashes, expiry, cost, snoozes, the last error and the payload of a
-message. Times are given for people and in Unix milliseconds. If there is no such message, the exit
+message; of a leased one also since when which worker has it, and its process. Times are given for people and in Unix milliseconds. If there is no such message, the exit
 code is 1, and the command prints absent; or finished, expired or cancelled and the time, if the
 queue remembers how the message ended: for the rest of the push's --window, and for 12 s after a
 cancel.
@@ -77,6 +77,7 @@ impl Show {
             output::bytes(&stored.payload)?;
             return Ok(Outcome::Done);
         }
+        let holder = holder(&queue, stored.lease.as_ref()).await;
         let time = time_name(stored.state);
         if common.json {
             let mut object = output::id_fields(&id);
@@ -100,6 +101,14 @@ impl Show {
             object.insert("due_by_ms".to_owned(), stored.due_by_ms.into());
             object.insert("next_due_ms".to_owned(), stored.next_due_ms.into());
             lease_fields(&mut object, stored.lease);
+            if let Some(process) = holder.as_ref().and_then(|node| node.process.as_ref()) {
+                object.insert("host".to_owned(), process.host.clone().into());
+                object.insert("pid".to_owned(), process.pid.into());
+                object.insert("program".to_owned(), process.program.clone().into());
+            }
+            if let Some(node) = &holder {
+                object.insert("is_alive".to_owned(), node.is_alive().into());
+            }
             object.insert("error".to_owned(), stored.error.into());
             output::payload_fields(&mut object, &stored.payload);
             output::json_line(&object.into())?;
@@ -143,12 +152,48 @@ impl Show {
                 table.add_row([name, &format!("{} ({ms})", output::moment(ms))]);
             }
         }
-        if let Some(LeaseInfo { name, node, .. }) = &stored.lease {
-            table.add_row(["lease", name]);
-            table.add_row(["node", node.as_deref().unwrap_or("unknown")]);
+        if let Some(lease) = &stored.lease {
+            table.add_row(["lease", &lease.name]);
+            table.add_row(["since", &since(lease)]);
+            table.add_row(["node", lease.node.as_deref().unwrap_or("unknown")]);
+            if let Some(process) = holder.as_ref().map(of_process) {
+                table.add_row(["process", &process]);
+            }
+            if lease.is_to_bury {
+                table.add_row(["then", "dead, unless it is acked"]);
+            }
         }
         output::line(&table.trim_fmt())?;
         Ok(Outcome::Done)
+    }
+}
+
+/// The worker that has the message. `None` if the lease does not tell it, the worker told nothing, or
+/// the user may not read the nodes.
+async fn holder(queue: &Queue, lease: Option<&LeaseInfo>) -> Option<NodeInfo> {
+    let lease = lease.filter(|lease| lease.node.is_some())?;
+    let nodes = queue.holders().await.ok()?;
+    nodes.into_iter().find(|node| node.has(lease))
+}
+
+/// Since when a handler has the message.
+fn since(lease: &LeaseInfo) -> String {
+    let moment = |ms| format!("{} ({ms})", output::moment(ms));
+    lease.since_ms.map_or("unknown".to_owned(), moment)
+}
+
+/// The process of a worker, and whether the worker is alive.
+fn of_process(node: &NodeInfo) -> String {
+    let life = match node.is_alive() {
+        true => "alive".to_owned(),
+        false => format!("silent for {} s", node.silent_ms / 1_000),
+    };
+    match &node.process {
+        Some(process) => {
+            let text = format!("{} on {}, {}", process.pid, process.host, process.program);
+            format!("{}, {life}", output::visible(text.as_bytes()))
+        }
+        None => life,
     }
 }
 
@@ -167,7 +212,8 @@ enum Listable {
 #[derive(Args)]
 #[command(after_help = "\
 Prints a line a message. Its time is the due time (scheduled, ready), the end of the lease (leased),
-or the time of death (dead). If there are more messages, the last line has the cursor for the next
+or the time of death (dead). A leased one also has its start and its node, which `dueq nodes` and
+`dueq end-lease --node` know. If there are more messages, the last line has the cursor for the next
 page; with --json this is an object with the cursor alone. Give the same --newest with it.
 
 Examples:
@@ -281,15 +327,22 @@ fn write_page(json: bool, state: MessageState, messages: &[MessageEntry]) -> io:
         output::line(&lines.join("\n"))
     } else {
         let mut table = table();
-        table.set_header([time_name(state), "id", "failures", "crashes", "error"]);
+        let header = [time_name(state), "id", "failures", "crashes", "error"];
+        let of_lease = (state == MessageState::Leased).then_some(["since", "node"]);
+        table.set_header(header.into_iter().chain(of_lease.into_iter().flatten()));
         for message in messages {
-            table.add_row([
+            let mut row = vec![
                 output::moment(message.time_ms),
                 output::shown_id(&message.id),
                 message.failures.to_string(),
                 message.crashes.to_string(),
                 output::visible(message.error.as_bytes()),
-            ]);
+            ];
+            row.extend(message.lease.iter().flat_map(|lease| {
+                let since = lease.since_ms.map_or("unknown".to_owned(), output::moment);
+                [since, lease.node.clone().unwrap_or("unknown".to_owned())]
+            }));
+            table.add_row(row);
         }
         output::line(&table.trim_fmt())
     }
@@ -300,6 +353,8 @@ fn lease_fields(object: &mut serde_json::Map<String, serde_json::Value>, lease: 
     if let Some(lease) = lease {
         object.insert("lease".to_owned(), lease.name.into());
         object.insert("node".to_owned(), lease.node.into());
+        object.insert("since_ms".to_owned(), lease.since_ms.into());
+        object.insert("is_to_bury".to_owned(), lease.is_to_bury.into());
     }
 }
 

@@ -23,3 +23,4 @@ pub(crate) mod schedule;
 pub(crate) mod serve;
 pub(crate) mod stats;
 pub(crate) mod work;
+pub(crate) mod workers;

@@ -71,6 +71,7 @@ fn commands_on_an_absent_queue_suggest_a_near_name() -> Result<()> {
         ("purge", &["--state", "dead"]),
         ("purge", &["--state", "dead", "--yes"]),
         ("nodes", &[]),
+        ("workers", &[]),
         ("delete-queue", &[]),
         ("show", &["m3", "--payload"]),
     ] {
@@ -98,6 +99,7 @@ fn commands_with_ids_print_absent_and_the_missing_queue() -> Result<()> {
         ("cancel", &["m3"]),
         ("requeue", &["m3"]),
         ("end-lease", &["m3"]),
+        ("bury", &["m3"]),
         ("run-now", &["m3"]),
         ("reschedule", &["m3", "--delay", "1h"]),
     ] {

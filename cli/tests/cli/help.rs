@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::{DUEQ, Said};
 
-const VERBS: [&str; 31] = [
+const VERBS: [&str; 33] = [
     "push",
     "work",
     "cancel",
@@ -19,6 +19,7 @@ const VERBS: [&str; 31] = [
     "show",
     "ls",
     "stats",
+    "workers",
     "nodes",
     "history",
     "queues",
@@ -26,6 +27,7 @@ const VERBS: [&str; 31] = [
     "resume",
     "requeue",
     "end-lease",
+    "bury",
     "purge",
     "delete-queue",
     "configure",

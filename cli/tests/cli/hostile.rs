@@ -118,6 +118,7 @@ async fn operator_commands_escape_terminal_controls() -> Result<()> {
         &["run-now", NAME, &leased, "absent\u{202e}"],
         &["requeue", NAME, NAME, &leased],
         &["end-lease", NAME, NAME, &leased],
+        &["bury", NAME, NAME, "absent\u{202e}"],
         &["show", NAME, "absent\u{202e}"],
     ] {
         assert!(!both(&server, verb)?.is_empty(), "{verb:?}");

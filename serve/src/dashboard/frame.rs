@@ -278,6 +278,15 @@ const DONE: &[(&str, &str)] = &[
         "lease_died",
         "The lease is ended. The message has crashed too often, and is dead.",
     ),
+    (
+        "marked",
+        "The message will be dead when its lease ends, unless its handler acks it.",
+    ),
+    (
+        "buried",
+        "The message is dead: no handler gets it. A requeue brings it back.",
+    ),
+    ("was_dead", "The message was dead already."),
     ("removed", "The dead message is removed."),
     ("already", "The message was due already."),
     (

@@ -15,6 +15,7 @@ mod group;
 mod health;
 mod messages;
 mod operations;
+mod processes;
 mod queues;
 mod rules;
 mod schedules;
@@ -42,6 +43,7 @@ fn groups() -> Vec<Group> {
         Group::new(Right::Read, events::routes()),
         Group::new(Right::Read, queues::overviews()),
         Group::new(Right::Read, search::routes()),
+        Group::new(Right::Read, processes::routes()),
         Group::new(Right::Read, doctor::routes()),
         Group::new(Right::Read, session::reads()),
         Group::new(Right::Read, messages::reads()),
@@ -104,7 +106,7 @@ mod tests {
     use super::*;
 
     /// The SHA-256 of the document without its version.
-    const DOCUMENT: &str = "377f38da0b7846e3c3808be3c3aee60f666fb8c233fee5c377e562d568c8da7e";
+    const DOCUMENT: &str = "34ffcbeef3514c554e244d909c1cef291b797ead8632d3bf275ffd9fa96f1cb8";
 
     #[test]
     fn openapi_document_has_the_expected_checksum() {

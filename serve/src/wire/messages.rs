@@ -7,6 +7,8 @@ use dueq::{MessageState, OnExpire, Receipt, StoredMessage};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::wire::workers::Holder;
+
 /// The id of a message.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Id {
@@ -173,6 +175,15 @@ pub(crate) struct Message {
     /// The end of the id of the worker that has it, if the lease tells it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) node: Option<String>,
+    /// When its delivery began, if it is leased and that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) since_ms: Option<u64>,
+    /// Whether it will be dead when this lease ends without an ack, because an operator buried it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) is_to_bury: Option<bool>,
+    /// The worker that has it; missing if the lease does not tell it, or the worker told nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) holder: Option<Holder>,
     /// What the last failure or burial said; empty if there was none.
     pub(crate) error: String,
     #[serde(flatten)]
@@ -233,8 +244,7 @@ impl Payload {
 
 impl Message {
     pub(crate) fn new(id: &[u8], stored: StoredMessage, is_withheld: bool) -> Self {
-        let lease = stored.lease.map(|lease| (lease.name, lease.node));
-        let (lease, node) = lease.unzip();
+        let lease = stored.lease.as_ref();
         Self {
             id: Id::new(id),
             state: stored.state.as_str().to_owned(),
@@ -254,8 +264,11 @@ impl Message {
             window_ms: stored.window_ms,
             due_by_ms: stored.due_by_ms,
             next_due_ms: stored.next_due_ms,
-            lease,
-            node: node.flatten(),
+            since_ms: lease.and_then(|lease| lease.since_ms),
+            is_to_bury: lease.map(|lease| lease.is_to_bury),
+            node: lease.and_then(|lease| lease.node.clone()),
+            lease: lease.map(|lease| lease.name.clone()),
+            holder: None,
             error: stored.error,
             payload: Payload::new(stored.payload, stored.payload_bytes, is_withheld),
         }
@@ -283,6 +296,12 @@ pub(crate) struct ListedMessage {
     pub(crate) crashes: u32,
     /// The first line of what the last failure or burial said; empty if there was none.
     pub(crate) error: String,
+    /// When its delivery began, if it is leased and that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) since_ms: Option<u64>,
+    /// The end of the id of the worker that has it, if the lease tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<String>,
     /// The address of the message.
     pub(crate) href: String,
 }

@@ -6,6 +6,7 @@ pub(crate) mod operations;
 pub(crate) mod overview;
 pub(crate) mod queues;
 pub(crate) mod schedules;
+pub(crate) mod workers;
 
 use axum::Json;
 use axum::http::HeaderValue;

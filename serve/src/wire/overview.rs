@@ -1,4 +1,4 @@
-//! What a queue does and has done: when its messages are due, its history, its workers, its errors.
+//! What a queue does and has done: when its messages are due, its history, its errors.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -159,31 +159,6 @@ impl HistoryTimes {
             p100_us: times.quantile_us(1.0),
         }
     }
-}
-
-/// The live nodes of a queue.
-#[derive(Default, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Nodes {
-    pub(crate) queue: String,
-    pub(crate) nodes: Vec<Node>,
-    /// What could not be read. Missing if everything was.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) unread: Vec<Unread>,
-}
-
-/// A live node: the machinery of one worker.
-#[derive(Serialize, Deserialize, ToSchema)]
-pub(crate) struct Node {
-    /// Unique to the worker.
-    pub(crate) id: String,
-    /// How long ago it last reported that it lives.
-    pub(crate) silent_ms: u64,
-    /// In how many milliseconds it reports again, if it has announced a silence; 0 if not.
-    pub(crate) parked_ms: u64,
-    /// How many partitions it leads.
-    pub(crate) leads: usize,
-    /// How many partitions it attends.
-    pub(crate) attends: usize,
 }
 
 /// The newest dead messages, in groups by the first line of their errors.

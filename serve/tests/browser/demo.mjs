@@ -35,6 +35,7 @@ export const fill = async (bench, site) => {
     ["dead-refused", "/queues/mails/dead?from=soon&until=1m+ago"],
     ["dead-none", "/queues/orders/dead"],
     ["workers", "/workers"],
+    ["process-none", "/workers/process?host=gone&pid=1"],
     ["operations", "/operations"],
     ["operation", `/operations/mails/${operation.id}`],
     ["server", "/server"],

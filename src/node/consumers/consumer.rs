@@ -25,6 +25,14 @@ impl Consumer {
         }
     }
 
+    /// How many handlers the node has: none for pulls, whose callers handle the messages.
+    pub(crate) fn handlers(&self, concurrency: usize) -> usize {
+        match self {
+            Self::Handler(_) => concurrency,
+            Self::Pulls(_) => 0,
+        }
+    }
+
     /// How many deliveries the consumer can take now if it gets this many more permits.
     pub(crate) fn capacity(&self, handlers: usize) -> usize {
         match self {

@@ -79,7 +79,7 @@ impl Registered {
 /// Tells Redis that a node leaves a partition.
 pub(crate) async fn send_leave(partition: &Partition, node: &str) {
     let reports = partition.has_times();
-    let left = partition.beat(node, Presence::Leave, reports).await;
+    let left = partition.beat(node, Presence::Leave, None, reports).await;
     if let Err(error) = left {
         let name = partition.queue_name();
         events::call_failed(name, "leave", &error, "Redis forgets the node after 3 s");

@@ -44,6 +44,7 @@ use crate::node::state::shares::Shares;
 use crate::node::state::timers::{Action, Due, NodeTimers};
 use crate::node::state::wake_lists::WakeLists;
 use crate::partition::Partition;
+use crate::telemetry::process;
 
 /// The shortest time between a beat and the beat after a lost subscription: a subscription that
 /// fails repeatedly must not load the server with beats.
@@ -71,6 +72,7 @@ pub(crate) struct Stop {
 pub(crate) struct Coordinator {
     /// The id of this node.
     pub(crate) node: String,
+    pub(crate) started: Instant,
     /// The sender of the coordinator's own events, for the replies to its calls.
     pub(crate) sender: UnboundedSender<Event>,
     pub(crate) stop: Stop,
@@ -298,12 +300,16 @@ impl Coordinator {
         }
         let presence = mode.presence(standing(partition.timers.rank));
         let reports = partition.reports(is_leader, now);
+        let told = partition.tells(now).then(|| {
+            let concurrency = partition.consumer.handlers(self.concurrency);
+            process::told(self.started, concurrency, self.shares.held())
+        });
         let node = self.node.clone();
         self.call(id, move |partition| async move {
             Reply::Beat {
                 sent: now,
                 mode,
-                result: partition.beat(&node, presence, reports).await,
+                result: partition.beat(&node, presence, told, reports).await,
             }
         });
     }

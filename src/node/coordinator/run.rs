@@ -35,7 +35,7 @@ use crate::node::state::wake_lists::WakeLists;
 use crate::partition::{Partition, Presence, Standing};
 use crate::protocol::keys::node_id;
 use crate::server::servers::Servers;
-use crate::telemetry::events;
+use crate::telemetry::{events, process};
 
 /// How long handlers and settlements may take to end after the grace period. A handler that blocks
 /// its thread cannot be dropped.
@@ -53,7 +53,7 @@ pub(crate) async fn run(
     commands: mpsc::UnboundedReceiver<NodeCommand>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let node = node_id(&compact(Uuid::now_v7()));
+    let (node, started) = (node_id(&compact(Uuid::now_v7())), Instant::now());
     let (abort, mut stop) = (settings.abort.clone(), pin!(stop));
     let stopped = async {
         tokio::select! {
@@ -61,7 +61,7 @@ pub(crate) async fn run(
             () = abort.cancelled() => {}
         }
     };
-    if !first_beats(&settings, &node, stopped).await? {
+    if !first_beats(&settings, &node, started, stopped).await? {
         // The coordinator never started, so nobody would answer the pulls. Closing them tells later
         // pulls that the node has ended.
         for entry in &settings.queues {
@@ -80,7 +80,13 @@ pub(crate) async fn run(
         crate::node::runtime::inject::end_limit(&names.collect::<Vec<_>>()).unwrap_or(END_LIMIT)
     };
     let (tasks, thread) = Tasks::on_own_thread()?;
-    let started = Started::new(settings, node, &tasks, Arc::new(thread), commands);
+    let started = Started::new(
+        settings,
+        (node, started),
+        &tasks,
+        Arc::new(thread),
+        commands,
+    );
     let Started {
         stop: signals,
         handlers,
@@ -165,7 +171,7 @@ struct Started {
 impl Started {
     fn new(
         settings: Settings,
-        node: String,
+        (node, started): (String, Instant),
         tasks: &Tasks,
         thread: Arc<NodeThread>,
         commands: mpsc::UnboundedReceiver<NodeCommand>,
@@ -206,6 +212,7 @@ impl Started {
         let timer = PreciseTimer::supervised(tasks);
         let coordinator = Coordinator {
             node: node.clone(),
+            started,
             sender: sender.clone(),
             stop: stop.clone(),
             tasks: tasks.clone(),
@@ -298,14 +305,16 @@ async fn relay(
 async fn first_beats(
     settings: &Settings,
     node: &str,
+    started: Instant,
     stopped: impl Future<Output = ()>,
 ) -> Result<bool, Error> {
     let mut beats = JoinSet::new();
     for entry in &settings.queues {
         let (partition, node) = (entry.router.own_home(), node.to_owned());
+        let told = process::told(started, entry.consumer.handlers(settings.concurrency), 0);
         beats.spawn(async move {
             let stay = Presence::Alive(Standing::Any, None);
-            let error = partition.beat(&node, stay, false).await.err()?;
+            let error = partition.beat(&node, stay, Some(told), false).await.err()?;
             Some((partition.queue_name().to_owned(), error))
         });
     }

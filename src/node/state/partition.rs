@@ -187,6 +187,11 @@ impl NodePartition {
         self.reporting.is_due(has_times, is_leader, now)
     }
 
+    /// Whether a beat that is sent now tells of the process.
+    pub(crate) fn tells(&mut self, now: Instant) -> bool {
+        self.reporting.tells(now)
+    }
+
     /// When the parking of this queue must end, as far as the node knows.
     fn unpark_at(&self, now: Instant) -> Option<Instant> {
         let is_active = self.seen.has_leases

@@ -1,4 +1,4 @@
-//! Decodes the replies to get, peek, stats, dues, nodes and history.
+//! Decodes the replies to get, peek, stats, dues and history.
 
 use crate::error::Error;
 use crate::model::history::times::TimeHistogram;
@@ -6,7 +6,7 @@ use crate::model::history::{Counted, Record};
 use crate::model::outcomes::{EndKind, MessageEnd, MessageState};
 use crate::model::push_rules::Expires;
 use crate::model::rate::Rate;
-use crate::model::stats::{DueCounts, NodeInfo, QueueStats};
+use crate::model::stats::{DueCounts, QueueStats};
 use crate::model::stored::{LeaseInfo, MessageCursor, MessageEntry, MessagePage, StoredMessage};
 use crate::protocol::replies::{Body, Options, Reply};
 
@@ -54,7 +54,14 @@ pub(crate) fn stored(body: &mut Body) -> Result<Option<StoredMessage>, Error> {
         more = name(&mut fields)?;
     }
     let lease = match more.as_deref() {
-        Some("lease") => Some(lease(&fields.text()?)),
+        Some("lease") => {
+            let mut lease = lease(&fields.text()?);
+            if !fields.is_empty() {
+                lease.began(fields.named("since", Body::count)?);
+                lease.is_to_bury = fields.named("to_bury", Body::integer)? == 1;
+            }
+            Some(lease)
+        }
         _ => None,
     };
     Ok(Some(StoredMessage {
@@ -89,7 +96,12 @@ fn lease(text: &str) -> LeaseInfo {
         None => (text, None),
     };
     let name = name.to_owned();
-    LeaseInfo { name, node }
+    LeaseInfo {
+        name,
+        node,
+        since_ms: None,
+        is_to_bury: false,
+    }
 }
 
 /// Whether the reply to `get` has no message.
@@ -140,7 +152,14 @@ pub(crate) fn page(body: &mut Body) -> Result<ReadPage, Error> {
             error: item.text()?,
             lease: match item.is_empty() {
                 true => None,
-                false => Some(lease(&item.text()?)),
+                false => {
+                    let mut lease = lease(&item.text()?);
+                    if !item.is_empty() {
+                        lease.began(item.count()?);
+                        lease.is_to_bury = item.integer()? == 1;
+                    }
+                    Some(lease)
+                }
             },
         });
     }
@@ -270,31 +289,6 @@ pub(crate) fn dues(mut reply: Reply) -> Result<DueCounts, Error> {
         last_ms: u64::try_from(reply.body.integer()?).ok(),
         now_ms: u64::try_from(reply.header.now_us / 1_000).unwrap_or(0),
     })
-}
-
-/// The nodes that attend the partition, then those of its roster.
-pub(crate) fn nodes(mut reply: Reply) -> Result<Vec<NodeInfo>, Error> {
-    let mut nodes = Vec::new();
-    for attends in [1, 0] {
-        let _number = reply.body.count()?;
-        let mut items = reply.body.parts()?;
-        while !items.is_empty() {
-            let mut item = items.parts()?;
-            let mut node = NodeInfo {
-                id: item.text()?,
-                silent_ms: item.count()?,
-                parked_ms: 0,
-                leads: 0,
-                attends,
-            };
-            if attends > 0 {
-                node.parked_ms = item.count()?;
-                node.leads = usize::from(item.integer()? == 1);
-            }
-            nodes.push(node);
-        }
-    }
-    Ok(nodes)
 }
 
 /// Decodes the records of a partition in order of time. A record that cannot be read is skipped:

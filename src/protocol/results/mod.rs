@@ -5,6 +5,7 @@
 pub(crate) mod administer;
 pub(crate) mod claim;
 pub(crate) mod inspect;
+pub(crate) mod nodes;
 pub(crate) mod produce;
 pub(crate) mod schedules;
 pub(crate) mod settle;

@@ -5,7 +5,7 @@ use super::ItemText;
 use super::produce::PushResult;
 use crate::error::Error;
 use crate::model::outcomes::{
-    ExtendOutcome, RetryOutcome, SettleOutcome, SnoozeOutcome, ThrottleOutcome,
+    BuryOutcome, ExtendOutcome, RetryOutcome, SettleOutcome, SnoozeOutcome, ThrottleOutcome,
 };
 use crate::protocol::replies::Body;
 use crate::protocol::verbs::Verb;
@@ -30,6 +30,18 @@ pub(crate) fn retried(verb: Verb, text: &str) -> Result<RetryOutcome, Error> {
         "DROPPED" => Ok(RetryOutcome::Dropped),
         "GONE" => Ok(RetryOutcome::Gone),
         "LOST" => Ok(RetryOutcome::Lost),
+        _ => Err(item.refusal()),
+    }
+}
+
+/// Decodes the result of a burial by an operator.
+pub(crate) fn buried(text: &str) -> Result<BuryOutcome, Error> {
+    let item = ItemText::new(Verb::Bury, text);
+    match item.word {
+        "OK" => Ok(BuryOutcome::Buried),
+        "MARKED" => Ok(BuryOutcome::Marked),
+        "DEAD" => Ok(BuryOutcome::Dead),
+        "GONE" => Ok(BuryOutcome::Absent),
         _ => Err(item.refusal()),
     }
 }

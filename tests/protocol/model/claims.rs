@@ -91,6 +91,7 @@ impl World {
                     deadline,
                     own: false,
                     window: false,
+                    since: now.ceil(),
                 };
                 self.messages.insert(tick.clone(), message);
                 granted.push(tick);
@@ -105,6 +106,7 @@ impl World {
                 deadline,
                 own: false,
                 window: message.window.is_some() && !is_frozen,
+                since: if is_frozen { 0 } else { now.ceil() },
             };
             granted.push(id.clone());
             positions.push(position);
@@ -128,6 +130,10 @@ impl World {
             self.charge(now, grant, &positions);
         }
         let ids = Reply::List(granted.iter().map(Reply::from).collect());
+        // The first line of the record is the length of the lease.
+        if !is_frozen {
+            granted.insert(0, format!("\u{3}{lease}").into());
+        }
         self.grants.insert(token.clone(), granted);
         // If all details are equal, the reply has them once.
         if details.windows(2).all(|two| two[0] == two[1]) {

@@ -181,8 +181,12 @@ impl World {
                     token: current,
                     deadline,
                     own,
+                    since,
                     ..
                 }) if current == token => {
+                    if !*own && !self.is_frozen {
+                        self.starts.insert(id.clone(), *since);
+                    }
                     *own = true;
                     *deadline = (*deadline).max(now.ceil() + lease);
                     format!("OK {deadline}")

@@ -157,6 +157,11 @@ impl World {
                     .iter()
                     .filter_map(claim)
                     .chain(lists)
+                    .chain(
+                        self.starts.iter().map(|(id, since)| {
+                            (Text([b"\0=", &id.0[..]].concat()), (*since).into())
+                        }),
+                    )
                     .collect(),
             ),
             messages: hash(

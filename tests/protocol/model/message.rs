@@ -20,6 +20,8 @@ pub(crate) enum Place {
         own: bool,
         /// Whether the message had a window at the time of the claim.
         window: bool,
+        /// When the claim was; 0 if release 0.1 made it.
+        since: u64,
     },
     Dead {
         at: u64,

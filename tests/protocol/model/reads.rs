@@ -53,6 +53,7 @@ impl World {
         after: &State,
     ) -> Result<Reply> {
         self.was_full = self.is_full && self.is_at_max_leased();
+        self.were_extended = self.extended();
         Ok(match operation {
             Operation::Push {
                 upsert,
@@ -129,7 +130,8 @@ impl World {
         ];
         let next = message.next.as_ref().map(|next| next.place.time());
         let next = next.map(|due| ("next_due", due.into()));
-        let lease = self.lease_of(message).map(|lease| ("lease", lease.into()));
+        let lease = self.lease_of(id, message).into_iter().flatten();
+        let lease = ["lease", "since", "to_bury"].into_iter().zip(lease);
         let flat = pairs
             .into_iter()
             .chain(next)
@@ -172,7 +174,7 @@ impl World {
             let error = message
                 .map(|message| message.error.clone())
                 .unwrap_or_default();
-            let lease = message.and_then(|message| self.lease_of(message));
+            let lease = message.and_then(|message| self.lease_of(id, message));
             let mut item = vec![
                 id.into(),
                 (*time).into(),
@@ -180,7 +182,7 @@ impl World {
                 crashes.into(),
                 error.into(),
             ];
-            item.extend(lease.map(Reply::from));
+            item.extend(lease.into_iter().flatten());
             Reply::List(item)
         };
         let shown = page.iter().filter(|(_, id)| !is_timer(id));
@@ -191,10 +193,17 @@ impl World {
         ])
     }
 
-    /// The name of a leased message's lease; release 0.1 does not return it.
-    fn lease_of(&self, message: &Message) -> Option<String> {
+    /// The name of a leased message's lease, when the delivery began, and whether it is to be buried.
+    /// Release 0.1 does not return them.
+    fn lease_of(&self, id: &Text, message: &Message) -> Option<[Reply; 3]> {
         match &message.place {
-            Place::Leased { token, .. } if !self.is_frozen => Some(lease_of(token)),
+            Place::Leased {
+                token, own, since, ..
+            } if !self.is_frozen => {
+                let noted = self.starts.get(id).copied().unwrap_or(0);
+                let since = if *own { noted } else { *since };
+                Some([lease_of(token).into(), since.into(), 0u64.into()])
+            }
             _ => None,
         }
     }

@@ -106,6 +106,19 @@ impl World {
             found(["score".into(), name(lease).into(), detail.into()], repairs)
         };
         let mut findings: Vec<_> = late.iter().map(finding).collect();
+        let extended = self.extended();
+        let left: Vec<Text> = self.starts.keys().cloned().collect();
+        let is_looked_at = part == "claims" && !self.is_frozen;
+        let is_left = |id: &Text| is_looked_at && !extended.iter().any(|(other, _)| other == id);
+        for id in left.into_iter().filter(is_left) {
+            findings.push(found(
+                ["unleased".into(), id.clone(), "began".into()],
+                repairs,
+            ));
+            if repairs {
+                self.starts.remove(&id);
+            }
+        }
         findings.sort_by_key(|finding| format!("{finding:?}"));
         if repairs {
             let ids: Vec<Text> = self.messages.keys().cloned().collect();
@@ -119,7 +132,7 @@ impl World {
             late.keys()
                 .for_each(|_| self.meet("a lease of the future is repaired"));
         }
-        let header = self.finish(now, repairs && !late.is_empty(), !repairs);
+        let header = self.finish(now, repairs && !findings.is_empty(), !repairs);
         Reply::List(vec![header, Reply::List(findings)])
     }
 }

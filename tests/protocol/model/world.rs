@@ -58,6 +58,10 @@ pub(crate) struct World {
     /// The ids that each claim granted, by the claim's token, as long as any of them is under its
     /// lease.
     pub(crate) grants: BTreeMap<Text, Vec<Text>>,
+    /// When the deliveries of extended messages began, by id, as claims has it. 0: unknown.
+    pub(crate) starts: BTreeMap<Text, u64>,
+    /// The extended messages before this call, and their tokens.
+    pub(crate) were_extended: Vec<(Text, Text)>,
     /// The entries of the deduplication memory: names and scores, as `memory` makes them.
     pub(crate) recent: BTreeMap<Text, f64>,
     /// Until when `recent` remembers the end or move of any id.
@@ -150,6 +154,17 @@ impl World {
         }
     }
 
+    /// The messages with a lease of their own, and their tokens.
+    pub(crate) fn extended(&self) -> Vec<(Text, Text)> {
+        let extended = |(id, message): (&Text, &Message)| match &message.place {
+            Place::Leased {
+                own: true, token, ..
+            } => Some((id.clone(), token.clone())),
+            _ => None,
+        };
+        self.messages.iter().filter_map(extended).collect()
+    }
+
     /// The number of ids under this claim's lease.
     pub(crate) fn held_by(&self, token: &Text) -> usize {
         let under = |message: &&Message| matches!(&message.place, Place::Leased { token: of, own: false, .. } if of == token);
@@ -214,6 +229,13 @@ impl World {
             .cloned()
             .collect();
         self.grants.retain(|token, _| held.contains(token));
+        // Release 0.1 leaves the entries of deliveries that it ends.
+        let extended = self.extended();
+        for ended in std::mem::take(&mut self.were_extended) {
+            if !self.is_frozen && !extended.contains(&ended) {
+                self.starts.remove(&ended.0);
+            }
+        }
         for (has, (_, count)) in self.has_counted.iter_mut().zip(counted(&self.schedules)) {
             *has |= count > 0;
         }

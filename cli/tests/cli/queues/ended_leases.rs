@@ -49,6 +49,19 @@ fn lease_of_a_killed_worker_is_found_and_ended() -> Result<()> {
     let mut worker = Killed(work.stdout(Stdio::null()).spawn()?);
     let shown = until("no lease", || lease_of(&server, "m"))?;
     let node = shown["node"].as_str().context("a node")?.to_owned();
+    ensure!(
+        shown["pid"] == worker.0.id() && shown["is_alive"] == true,
+        "{shown}"
+    );
+    ensure!(
+        shown["since_ms"].is_u64() && shown["is_to_bury"] == false,
+        "{shown}"
+    );
+    let workers = dueq(&server, &["workers", "--json"])?.json()?;
+    ensure!(
+        workers["pid"] == worker.0.id() && workers["running"].is_u64(),
+        "{workers}"
+    );
     // A live worker may keep a message leased for as long as it wants.
     let (_, lines) = doctor(&server, &["q"])?;
     ensure!(found(&lines).is_empty(), "{lines:?}");
@@ -56,6 +69,11 @@ fn lease_of_a_killed_worker_is_found_and_ended() -> Result<()> {
     worker.0.kill()?; // SIGKILL
     worker.0.wait()?;
     let mut next = Work::start(&server, "q")?;
+    let shown = until("the worker is alive", || {
+        let shown = lease_of(&server, "m")?.context("a lease")?;
+        Ok((shown["is_alive"] == false).then_some(shown))
+    })?;
+    ensure!(shown["pid"] == worker.0.id(), "{shown}");
     let finding = until("no finding", || {
         let (_, lines) = doctor(&server, &["q"])?;
         let is_it = |line: &Value| line["finding"] == "orphaned_leases";
@@ -126,5 +144,27 @@ async fn end_lease_prints_the_outcome_of_each_message() -> Result<()> {
         1,
         "not_leased leased\n",
     )?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn bury_takes_any_message_out_of_service() -> Result<()> {
+    let server = Server::start(&[])?;
+    let leased = one_in_each_state(&server).await?;
+    let args = [
+        "bury", "q", "waits", "leased", "dead", "none", "--reason", "poison",
+    ];
+    let words = "buried waits\nmarked leased\ndead dead\nabsent none\n";
+    says(&server, &args, 1, words)?;
+    let shown = dueq(&server, &["show", "q", "waits", "--json"])?.json()?;
+    ensure!(
+        shown["state"] == "dead" && shown["error"] == "poison",
+        "{shown}"
+    );
+    let shown = lease_of(&server, "leased")?.context("a lease")?;
+    ensure!(shown["is_to_bury"] == true, "{shown}");
+    ensure!(leased.release().await? == dueq::outcomes::SettleOutcome::Done);
+    let shown = dueq(&server, &["show", "q", "leased", "--json"])?.json()?;
+    ensure!(shown["state"] == "dead", "{shown}");
     Ok(())
 }

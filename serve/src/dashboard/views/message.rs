@@ -19,9 +19,11 @@ use crate::dashboard::views::answer::{Answer, again, render};
 use crate::dashboard::views::each;
 use crate::dashboard::views::message::commands::Action;
 use crate::dashboard::views::message::ended::Moment;
+use crate::dashboard::views::workers;
 use crate::edge::path::MessageId;
 use crate::wire::messages::Message;
 use crate::wire::overview::Dues;
+use crate::wire::workers::Holder;
 use crate::work::Shared;
 
 #[derive(Template)]
@@ -41,6 +43,17 @@ struct MessageView {
     trace: Option<String>,
     may_produce: bool,
     fields: Fields,
+    holder: Option<HolderView>,
+}
+
+/// The worker that has the message.
+struct HolderView {
+    /// Its process in words; else the end of its node id.
+    what: String,
+    /// The address of its process's page.
+    href: Option<String>,
+    /// For how long it is silent, if it is no longer alive.
+    silent: Option<String>,
 }
 
 pub(super) use commands::quoted as shell_word;
@@ -91,6 +104,10 @@ async fn message(page: Page, id: MessageId) -> Answer {
             .map(show::text)
             .collect::<Vec<_>>()
             .join("\n"),
+        holder: message
+            .node
+            .as_deref()
+            .map(|node| HolderView::new(node, message.holder.as_ref())),
         trace: message.traceparent.as_deref().and_then(trace_of),
         payload,
         fields: page.fields,
@@ -99,6 +116,22 @@ async fn message(page: Page, id: MessageId) -> Answer {
         id_segment,
         message,
     })
+}
+
+impl HolderView {
+    fn new(node: &str, holder: Option<&Holder>) -> Self {
+        let process = holder.and_then(|holder| holder.process.as_ref());
+        Self {
+            what: match process {
+                Some(process) => show::text(&format!("{} on {}", process.pid, process.host)),
+                None => format!("…{}", show::text(node)),
+            },
+            href: process.map(workers::address),
+            silent: holder
+                .filter(|holder| !holder.is_alive)
+                .map(|holder| show::duration(holder.silent_ms)),
+        }
+    }
 }
 
 /// The trace id in a `traceparent`.

@@ -28,6 +28,9 @@ use crate::work::Shared;
 /// The number of messages on a page.
 pub(super) const PAGE: usize = 100;
 
+/// How many leased messages are read to find those that run longest: those whose leases end first.
+const MOST_BY_START: usize = 1_000;
+
 struct Tab {
     state: &'static str,
     count: u64,
@@ -41,6 +44,9 @@ struct Row {
     failures: u32,
     crashes: u32,
     error: String,
+    /// When its handler began, and the end of the id of its worker; of a leased message.
+    since: Option<Markup>,
+    node: Option<String>,
 }
 
 #[derive(Template)]
@@ -85,7 +91,12 @@ async fn list(page: Page, asked: Asked) -> Answer {
     let queue = format!("/v1/queues/{segment}");
     let now: Dues = page.api.get(&format!("{queue}/dues?count=1")).await?;
     let counts: Queue = page.api.get(&queue).await?;
-    let address = format!("{queue}/messages?{}", asked.of_list(PAGE));
+    let limit = if asked.is_by_start {
+        MOST_BY_START
+    } else {
+        PAGE
+    };
+    let address = format!("{queue}/messages?{}", asked.of_list(limit));
     let list: Messages = page.api.get(&address).await?;
     let clock = page.clock.clone().at(now.now_ms);
     let (mut found, mut next) = (list.messages, list.next);
@@ -98,6 +109,11 @@ async fn list(page: Page, asked: Asked) -> Answer {
             next = None;
         }
     }
+    if asked.is_by_start {
+        found.sort_by_key(|message| message.since_ms.unwrap_or(0));
+        found.truncate(PAGE);
+        next = None;
+    }
     let rows = found.iter().map(|message| Row {
         segment: message.segment().to_owned(),
         id: show::text(&message.id.id),
@@ -105,6 +121,8 @@ async fn list(page: Page, asked: Asked) -> Answer {
         failures: message.failures,
         crashes: message.crashes,
         error: show::text(&message.error),
+        since: message.since_ms.map(|ms| clock.time(ms)),
+        node: message.node.as_deref().map(show::text),
     });
     let counted = [
         ("scheduled", counts.scheduled),

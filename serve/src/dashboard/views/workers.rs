@@ -1,4 +1,6 @@
-//! `/workers`: the live workers of all queues.
+//! `/workers`: the live workers of all queues, by process and by queue.
+
+mod process;
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +16,9 @@ use crate::dashboard::show::{self, Markup};
 use crate::dashboard::views::answer::{Answer, render};
 use crate::dashboard::views::pages::Pages;
 use crate::dashboard::views::queues::All;
+use crate::dashboard::views::workers::process::ProcessRow;
 use crate::wire::queues::Counts;
+use crate::wire::workers::Processes;
 use crate::work::Shared;
 use crate::work::poll::{Known, View};
 
@@ -51,7 +55,9 @@ struct Node {
 struct WorkersPage {
     frame: Frame,
     groups: Vec<Group>,
-    workers: u64,
+    processes: Vec<ProcessRow>,
+    /// How many queues have workers that were not read yet.
+    unread: u64,
     queues: u64,
     /// The queues that have due messages and no worker: name and segment.
     unattended: Vec<(String, String)>,
@@ -62,8 +68,12 @@ struct WorkersPage {
 /// The most queues without a worker that the page names.
 const MAX_UNATTENDED: usize = 10;
 
+pub(super) use process::address;
+
 pub(super) fn routes() -> Router<Shared> {
-    Router::new().route("/workers", get(workers))
+    Router::new()
+        .route("/workers", get(workers))
+        .merge(process::routes())
 }
 
 async fn workers(State(app): State<Shared>, page: Page) -> Answer {
@@ -77,7 +87,7 @@ async fn workers(State(app): State<Shared>, page: Page) -> Answer {
         }
     }
     let pages = Pages::new(page.param("page"), attended.len(), PAGE, &[]);
-    let workers = attended.iter().map(|(_, counts)| counts.nodes).sum();
+    let of_queues: Processes = page.api.get("/v1/processes").await?;
     let queues = attended.len() as u64;
     let here = &attended[pages.range()];
     let names: Vec<_> = here.iter().map(|(name, _)| name.as_str()).collect();
@@ -92,7 +102,12 @@ async fn workers(State(app): State<Shared>, page: Page) -> Answer {
     render(&WorkersPage {
         groups: groups.collect(),
         frame: page.frame("Workers", Here::Workers),
-        workers,
+        processes: of_queues
+            .processes
+            .iter()
+            .map(|process| ProcessRow::new(process, &page.clock))
+            .collect(),
+        unread: of_queues.unread,
         queues,
         unattended: unattended
             .map(|name| (show::text(name), segment(name)))

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use dueq::outcomes::{
-    CancelOutcome, RequeueOutcome, RescheduleOutcome, RetryOutcome, RunNowOutcome,
+    BuryOutcome, CancelOutcome, RequeueOutcome, RescheduleOutcome, RetryOutcome, RunNowOutcome,
 };
 use dueq::{Due, MessageState};
 use serde::{Deserialize, Serialize};
@@ -51,6 +51,8 @@ pub(super) struct Changed {
     /// be delivered. `next_cancelled`: a handler has it, and the message that was to follow it will
     /// never be delivered. `requeued`: it was dead and is due now. `ended`: its lease ended, and it
     /// is due again. `died`: its lease ended, and it has crashed too often.
+    /// `buried`: it waited, and is dead now. `marked`: a handler has it, and it will be dead when the
+    /// lease ends without an ack. `dead`: it was dead before.
     outcome: &'static str,
     /// When it is due.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -285,6 +287,47 @@ pub(super) async fn end_lease(
             Err(Problem::new(Code::NotLeased, detail))
         }
         RetryOutcome::Gone => Err(absent(&app, &name, &id).await),
+        other => Err(unknown(&other)),
+    }
+}
+
+/// Why a message is buried.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Bury)]
+pub(super) struct BuryReason {
+    /// Why: the error of a message that waits, then. Its first 1,024 bytes are kept.
+    reason: String,
+}
+
+/// Bury a message
+///
+/// Takes it out of service, for one that breaks its handlers or kills the workers; the queue goes on. A
+/// message that waits is dead at once. A leased one will be dead when its lease ends, unless its
+/// handler acks it: end the lease to have it dead now. A requeue brings it back.
+#[utoipa::path(
+    post,
+    path = "/v1/queues/{queue}/messages/{id}/bury",
+    tag = "messages",
+    request_body = BuryReason,
+    responses(
+        (status = 200, body = Changed),
+        (status = 404, description = "The queue, or the message, does not exist"),
+        (status = 504),
+    )
+)]
+pub(super) async fn bury_message(
+    State(app): State<Shared>,
+    name: QueueName,
+    id: MessageId,
+    JsonBody(BuryReason { reason }): JsonBody<BuryReason>,
+) -> Result<Json<Changed>, Problem> {
+    let queue = app.client.queue(name.as_str())?;
+    match queue.bury(id.as_bytes(), &reason).await? {
+        BuryOutcome::Buried => Ok(changed(&id, "buried", None)),
+        BuryOutcome::Marked => Ok(changed(&id, "marked", None)),
+        BuryOutcome::Dead => Ok(changed(&id, "dead", None)),
+        BuryOutcome::Absent => Err(absent(&app, &name, &id).await),
         other => Err(unknown(&other)),
     }
 }

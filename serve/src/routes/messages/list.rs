@@ -145,6 +145,8 @@ pub(super) async fn list_messages(
         failures: message.failures,
         crashes: message.crashes,
         error: message.error.lines().next().unwrap_or_default().to_owned(),
+        since_ms: message.lease.as_ref().and_then(|lease| lease.since_ms),
+        node: message.lease.and_then(|lease| lease.node),
         href: format!("{address}/{}", dueq_input::id_path(&message.id)),
     });
     let messages = messages.collect();

@@ -46,7 +46,11 @@ pub(super) fn changes() -> Vec<UtoipaMethodRouter<Shared>> {
     ]
 }
 
-/// The routes by which dead messages become due again.
+/// The routes by which operators end leases, bury messages, and make dead ones due again.
 pub(super) fn revivals() -> Vec<UtoipaMethodRouter<Shared>> {
-    vec![routes!(change::requeue_message), routes!(change::end_lease)]
+    vec![
+        routes!(change::requeue_message),
+        routes!(change::end_lease),
+        routes!(change::bury_message),
+    ]
 }

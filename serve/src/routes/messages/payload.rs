@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
@@ -9,9 +10,12 @@ use axum::extract::State;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use dueq::Queue;
+use dueq::inspect::LeaseInfo;
 use http_body::{Frame, SizeHint};
 use http_body_util::Full;
 use serde::Deserialize;
+use tokio::time::timeout;
 use utoipa::IntoParams;
 
 use crate::edge::auth::{Principal, Right};
@@ -20,6 +24,7 @@ use crate::edge::path::{MessageId, Query, QueueName};
 use crate::edge::problem::{Code, Problem};
 use crate::edge::shown::quoted;
 use crate::wire::messages::Message;
+use crate::wire::workers::Holder;
 use crate::work::{App, Shared};
 
 /// A response body that keeps its share of the body budget until it is sent.
@@ -145,9 +150,25 @@ pub(super) async fn read_message(
     }
     let queue = app.client.queue(name.as_str())?;
     match queue.get_up_to(id.as_bytes(), most).await? {
-        Some(stored) => Ok(Json(Message::new(id.as_bytes(), stored, is_withheld))),
+        Some(stored) => {
+            let holder = holder(&queue, stored.lease.as_ref()).await;
+            let message = Message::new(id.as_bytes(), stored, is_withheld);
+            Ok(Json(Message { holder, ..message }))
+        }
         None => Err(absent(&app, &name, &id).await),
     }
+}
+
+/// The longest wait for the workers of a queue, one of whose partitions may be away.
+const HOLDER_LIMIT: Duration = Duration::from_millis(500);
+
+/// The worker that has the messages of this lease. `None` if the lease does not tell it, or the
+/// workers cannot be read: the message is shown without it.
+async fn holder(queue: &Queue, lease: Option<&LeaseInfo>) -> Option<Holder> {
+    let lease = lease.filter(|lease| lease.node.is_some())?;
+    let nodes = timeout(HOLDER_LIMIT, queue.holders()).await.ok()?.ok()?;
+    let node = nodes.into_iter().find(|node| node.has(lease));
+    node.map(Holder::from)
 }
 
 /// The problem if the queue does not hold the id: says how its message ended if the queue remembers

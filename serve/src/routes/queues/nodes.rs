@@ -5,8 +5,8 @@ use axum::extract::State;
 
 use crate::edge::path::QueueName;
 use crate::edge::problem::Problem;
-use crate::wire::overview::{Node, Nodes};
 use crate::wire::queues::unread;
+use crate::wire::workers::{Node, Nodes};
 use crate::work::Shared;
 
 /// List the live workers of a queue
@@ -31,13 +31,7 @@ pub(super) async fn nodes(
         app.existing(&name).await?;
     }
     let unread = unread(&reached);
-    let nodes = reached.value.into_iter().map(|node| Node {
-        id: node.id,
-        silent_ms: node.silent_ms,
-        parked_ms: node.parked_ms,
-        leads: node.leads,
-        attends: node.attends,
-    });
+    let nodes = reached.value.into_iter().map(Node::from);
     Ok(Json(Nodes {
         queue: name.as_str().to_owned(),
         nodes: nodes.collect(),

@@ -19,12 +19,21 @@ async fn workers_page_lists_workers_and_marks_the_leader() -> Result<()> {
     while queue.nodes().await?.len() < 2 {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    let both = |page: &str| page.contains("the leader") && page.contains("2 workers on 1 queue");
+    let both = |page: &str| page.contains("the leader") && page.contains("1 process on 1 queue");
     let page = look_until(&instance, "/workers", both).await?;
     for node in queue.nodes().await? {
         assert!(page.contains(&node.id), "{}: {page}", node.id);
     }
     assert_eq!(page.matches("the leader").count(), 1, "{page}");
+    // Both workers are of one process.
+    let processes = instance.read("GET /v1/processes").await?;
+    let process = &processes["processes"][0];
+    assert_eq!(process["process"]["pid"], std::process::id(), "{processes}");
+    assert_eq!(
+        process["workers"].as_array().map(Vec::len),
+        Some(2),
+        "{processes}"
+    );
     first.shutdown().await?;
     second.shutdown().await?;
     Ok(())
@@ -39,5 +48,53 @@ async fn workers_page_names_queues_without_a_worker() -> Result<()> {
     let named = |page: &str| page.contains("no worker lives");
     let page = text(&look_until(&instance, "/workers", named).await?);
     assert!(page.contains("lives, on orders ."), "{page}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_and_process_pages_say_who_has_what_since_when() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.queue("orders").await?;
+    let _ = queue.run_now("1").await?;
+    let worker = queue
+        .worker()
+        .grace(std::time::Duration::ZERO)
+        .spawn(|_: Delivery| std::future::pending::<()>())?;
+    while queue.stats().await?.leased == 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let shown = instance.read("GET /v1/queues/orders/messages/1").await?;
+    assert_eq!(
+        shown["holder"]["process"]["pid"],
+        std::process::id(),
+        "{shown}"
+    );
+    assert_eq!(shown["holder"]["is_alive"], true, "{shown}");
+    let page = look_until(&instance, "/queues/orders/messages/1", |_| true).await?;
+    let host = shown["holder"]["process"]["host"]
+        .as_str()
+        .unwrap_or_default();
+    let link = format!(
+        "/workers/process?host={host}&#38;pid={}",
+        std::process::id()
+    );
+    assert!(page.contains(&link), "{link}: {page}");
+    assert!(
+        page.contains("Bury when its lease ends") && page.contains("A handler began"),
+        "{page}"
+    );
+    let list = "/queues/orders/messages?state=leased&order=start";
+    let page = look_until(&instance, list, |_| true).await?;
+    let node = shown["node"].as_str().unwrap_or_default();
+    assert!(
+        page.contains(node) && page.contains("longest running first"),
+        "{page}"
+    );
+    let process = format!("/workers/process?host={host}&pid={}", std::process::id());
+    let has = |page: &str| page.contains("/queues/orders/messages/1");
+    look_until(&instance, &process, has).await?;
+    let page = look_until(&instance, "/workers/process?host=h&pid=1", |_| true).await?;
+    assert!(page.contains("no live worker"), "{page}");
+    worker.shutdown().await?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Calls by which an operator ends the lease of a message.
+//! Calls by which an operator ends the lease of a message, or buries one.
 
 use std::time::Duration;
 
@@ -64,6 +64,49 @@ async fn repeated_call_ends_one_lease_and_is_audited() -> Result<()> {
             .iter()
             .any(|line| line.to_string().contains("end-lease")),
         "{audit:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn buried_message_is_dead_at_once_or_when_its_lease_ends() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.queue("orders").await?;
+    let _ = queue.run_now("1").await?;
+    let held = queue.claim(1, LEASE).await?;
+    let headers = ["Content-Type: application/json"];
+    let reason = "{\"reason\": \"poison\"}";
+    let line = format!("POST {AT}/1/bury");
+    for _ in 0..2 {
+        let answer = instance.ask(&line, &headers, reason).await?;
+        assert_eq!(answer.json()?["outcome"], "marked");
+    }
+    let shown = instance.read(&format!("GET {AT}/1")).await?;
+    assert_eq!(shown["is_to_bury"], true, "{shown}");
+    assert!(
+        shown["since_ms"].is_u64() && shown["holder"].is_null(),
+        "{shown}"
+    );
+    for delivery in held {
+        let released = delivery.release().await?;
+        assert_eq!(released, dueq::outcomes::SettleOutcome::Done);
+    }
+    let answer = instance.ask(&line, &headers, reason).await?;
+    assert_eq!(answer.json()?["outcome"], "dead");
+    queue.push("x").id("waits").delay(LEASE).await?;
+    let line = format!("POST {AT}/waits/bury");
+    let answer = instance.ask(&line, &headers, reason).await?;
+    assert_eq!(answer.json()?["outcome"], "buried");
+    let shown = instance.read(&format!("GET {AT}/waits")).await?;
+    assert_eq!(
+        (&shown["state"], &shown["error"]),
+        (&json!("dead"), &json!("poison"))
+    );
+    let line = format!("POST {AT}/none/bury");
+    assert_refused!(
+        instance.ask(&line, &headers, reason).await?,
+        404,
+        "no_such_message"
     );
     Ok(())
 }

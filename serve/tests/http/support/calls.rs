@@ -71,7 +71,7 @@ fn fixtures(operation: &str) -> Option<Vec<Fixture>> {
         // The token is not valid; this operation answers without Redis.
         "begin_session" => vec![call(Server, "", "", "{\"token\": \"x\"}")],
         "readyz" => vec![at(Snapshot, "")],
-        "list_queues" => vec![at(Snapshot, "")],
+        "list_queues" | "list_processes" => vec![at(Snapshot, "")],
         "events" => vec![call(Snapshot, "", "?queues=orders", "")],
         "examine_server" | "examine_queue" => vec![at(Read, "")],
         "read_queue" | "nodes" | "errors" | "backlog" | "history" => vec![at(Read, "")],
@@ -111,6 +111,7 @@ fn fixtures(operation: &str) -> Option<Vec<Fixture>> {
         "read_operation" | "stop_operation" => vec![at(More, "0")],
         "delete_queue" => vec![at(More, "")],
         "requeue_message" => vec![at(Memory, "dead")],
+        "bury_message" => vec![call(Change, "dead", "", "{\"reason\": \"poison\"}")],
         "end_lease" => vec![call(Change, "held", "", HELD)],
         "push_messages" => vec![
             call(

@@ -66,6 +66,7 @@ pub(crate) fn coordinator() -> Coordinator {
     let of_pattern = Arc::clone(&servers);
     let mut coordinator = Coordinator {
         node: "node".to_owned(),
+        started: Instant::now(),
         sender: mpsc::unbounded_channel().0,
         stop: Stop::default(),
         tasks: Tasks::new(Handle::current()),

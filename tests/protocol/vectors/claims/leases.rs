@@ -270,6 +270,38 @@ fn get_and_peek_name_the_lease_and_the_node_but_no_token() -> Result<()> {
 }
 
 #[test]
+fn get_and_peek_say_when_a_delivery_began() -> Result<()> {
+    let mut queue = Queue::start()?;
+    for id in ["a", "b"] {
+        queue.push(T0, id, T0, "payload")?;
+    }
+    let (began, now) = (T0 + 5, T0 + 10 * SECOND);
+    ensure!(queue.take(began, 2, &token('a'))? == ["a", "b"]);
+    for extends in [false, true, true] {
+        if extends {
+            queue.items("extend", now, words!["a", token('a'), HOUR])?;
+        }
+        for id in ["a", "b"] {
+            let shown = format!("{:?}", queue.ok("get", now, words![id])?);
+            ensure!(
+                shown.contains(&format!("\"since\", {began}")),
+                "{id}: {shown}"
+            );
+        }
+        let listed = queue.ok("peek", now, words!["leased", "", 10])?;
+        for item in listed.part(2)?.list()? {
+            ensure!(item.part(6)?.int()? == began as i64, "{item:?}");
+        }
+    }
+    // A later delivery of the id has its own start.
+    ensure!(queue.items("release", now, words!["a", token('a')])? == ["OK"]);
+    ensure!(queue.take(now, 1, &token('c'))? == ["a"]);
+    let shown = format!("{:?}", queue.ok("get", now, words!["a"])?);
+    ensure!(shown.contains(&format!("\"since\", {now}")), "{shown}");
+    sound(&mut queue)
+}
+
+#[test]
 fn only_an_operator_may_end_leases_by_name() -> Result<()> {
     let mut queue = leased()?;
     let words = words!["ids", "a", lease_name(&token('a'))];

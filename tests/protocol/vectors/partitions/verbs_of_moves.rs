@@ -36,6 +36,7 @@ fn call(row: &str) -> Result<(&str, Vec<Text>, bool)> {
         "run_now" | "get" => (words![ID], true),
         "requeue ids" => (words!["ids", ID], true),
         "reap ids" => (words!["ids", ID, crate::state::lease_name(&mine)], true),
+        "bury any" => (words![ID, "any", "reason"], true),
         "ack_push" => {
             let parent = Text([&mine.0[..], ID.as_bytes()].concat());
             (words![parent, "child", other, "", ""], true)

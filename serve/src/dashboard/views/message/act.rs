@@ -67,6 +67,16 @@ pub(super) async fn change(app: &App, page: &Page, id: &MessageId, form: &Form) 
                 _ => "lease_ended",
             }
         }
+        Some("bury") => {
+            let body = json!({ "reason": format!("buried by {}", page.caller().name) });
+            let address = format!("{address}/bury");
+            let changed: Changed = page.api.send(Method::POST, &address, Some(&body)).await?;
+            match changed.outcome.as_str() {
+                "marked" => "marked",
+                "dead" => "was_dead",
+                _ => "buried",
+            }
+        }
         Some("undo") => undo(page, id, &address).await?,
         _ => return Err(Problem::new(Code::InvalidInput, "the form names no known action").into()),
     };

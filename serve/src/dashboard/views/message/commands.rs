@@ -80,6 +80,22 @@ const END_LEASE: Kind = Kind {
     suffix: "/end-lease",
     body: Some("{\"lease\": \"\u{1}\"}"),
 };
+const BURY: Kind = Kind {
+    word: "bury",
+    label: "Bury",
+    hint: "It is dead at once: no handler gets it. The queue goes on, and a requeue brings it back.",
+    is_destructive: true,
+    command: "bury",
+    options: "",
+    method: "POST",
+    suffix: "/bury",
+    body: Some(r#"{"reason": "it breaks its handlers"}"#),
+};
+const BURY_AFTER: Kind = Kind {
+    label: "Bury when its lease ends",
+    hint: "It is dead then, unless its handler acks it: no other handler gets it. The queue goes on.",
+    ..BURY
+};
 const REQUEUE: Kind = Kind {
     word: "requeue",
     label: "Requeue",
@@ -106,15 +122,16 @@ const REMOVE: Kind = Kind {
 /// The actions that the state allows and the caller has the right to.
 pub(super) fn actions(message: &Message, caller: &Caller, queue: &str, id: &[u8]) -> Vec<Action> {
     let kinds: &[Kind] = match message.state.as_str() {
-        "scheduled" => &[RUN_NOW, RESCHEDULE, CANCEL],
-        "ready" => &[RESCHEDULE, CANCEL],
+        "scheduled" => &[RUN_NOW, RESCHEDULE, CANCEL, BURY],
+        "ready" => &[RESCHEDULE, CANCEL, BURY],
         "leased" if message.next_due_ms.is_some() => &[CANCEL_NEXT, END_LEASE],
-        "leased" => &[END_LEASE],
+        "leased" if message.is_to_bury == Some(true) => &[END_LEASE],
+        "leased" => &[BURY_AFTER, END_LEASE],
         "dead" => &[REQUEUE, REMOVE],
         _ => &[],
     };
     let may = |kind: &&Kind| match kind.word {
-        "requeue" | "end_lease" => caller.may_operate,
+        "requeue" | "end_lease" | "bury" => caller.may_operate,
         _ => caller.may_produce,
     };
     let lease = message.lease.as_deref().unwrap_or_default();

@@ -110,6 +110,7 @@ pub(super) fn moments(message: &Message, undone: Option<&Undone>, clock: &Clock)
     };
     let times = [
         (message.times.due_ms, due),
+        (message.since_ms, "A handler began"),
         (
             message.times.leased_until_ms,
             "The lease of its handler ends",

@@ -14,6 +14,8 @@ const STATES: [&str; 4] = ["scheduled", "ready", "leased", "dead"];
 pub(super) struct Asked {
     pub(super) state: &'static str,
     pub(super) is_newest: bool,
+    /// Of leased messages: those first that run longest.
+    pub(super) is_by_start: bool,
     pub(super) from: Option<(String, u64)>,
     pub(super) before: Option<(String, u64)>,
     pub(super) cursor: Option<String>,
@@ -24,11 +26,11 @@ impl Asked {
         let state = page.param("state").unwrap_or("scheduled");
         let known = STATES.into_iter().find(|known| *known == state);
         let is_newest = match page.param("order") {
-            None | Some("oldest" | "") => false,
+            None | Some("oldest" | "start" | "") => false,
             Some("newest") => true,
             Some(other) => {
                 return Err(invalid(format!(
-                    "order: {}; it is oldest or newest",
+                    "order: {}; it is oldest, newest or, of leased messages, start",
                     quoted(other)
                 )));
             }
@@ -49,6 +51,7 @@ impl Asked {
                 ))
             })?,
             is_newest,
+            is_by_start: state == "leased" && page.param("order") == Some("start"),
             from: bound("from")?,
             before: bound("before")?,
             cursor: page.param("cursor").map(str::to_owned),
@@ -112,7 +115,12 @@ impl Asked {
     fn with(&self, state: &str, cursor: Option<&str>) -> String {
         let mut params = Serializer::new(String::new());
         params.append_pair("state", state);
-        params.append_pair("order", self.order());
+        let order = if self.is_by_start {
+            "start"
+        } else {
+            self.order()
+        };
+        params.append_pair("order", order);
         for (name, bound) in [("from", &self.from), ("before", &self.before)] {
             if let Some((typed, _)) = bound {
                 params.append_pair(name, typed);

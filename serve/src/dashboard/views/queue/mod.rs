@@ -19,9 +19,9 @@ use crate::dashboard::show::{self, Clock, Markup};
 use crate::dashboard::views::answer::{Answer, again, render};
 use crate::wire::about::Examination;
 use crate::wire::messages::Messages;
-use crate::wire::overview::{Node, Nodes};
 use crate::wire::queues::Queue;
 use crate::wire::schedules::{Schedule, Schedules};
+use crate::wire::workers::{Node, Nodes};
 use crate::work::Shared;
 
 use due::{Choice, Tab};

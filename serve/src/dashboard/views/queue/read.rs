@@ -15,9 +15,10 @@ use crate::dashboard::views::queue::why::is_late;
 use crate::edge::problem::{Code, Problem};
 use crate::wire::about::Examination;
 use crate::wire::messages::Messages;
-use crate::wire::overview::{Dues, History, Nodes};
+use crate::wire::overview::{Dues, History};
 use crate::wire::queues::Queue;
 use crate::wire::schedules::Schedules;
+use crate::wire::workers::Nodes;
 
 /// The longest wait for the counts while Redis is known to be unreachable: the call itself would
 /// repeat for 10 s.
