@@ -1,4 +1,4 @@
-//! The hash `claims`: the leased messages, and the lease of each.
+//! The hash `claims`: the leased messages, the lease of each, and what processes tell.
 
 use std::collections::HashMap;
 
@@ -11,6 +11,10 @@ pub(crate) struct Claims {
     /// still covers.
     granted: HashMap<Vec<u8>, Vec<u8>>,
     counts: HashMap<Vec<u8>, u64>,
+    /// The ids of which it is kept when their delivery began.
+    starts: Vec<Vec<u8>>,
+    /// The nodes whose process is kept.
+    pub(crate) processes: Vec<Vec<u8>>,
 }
 
 impl Claims {
@@ -27,6 +31,14 @@ impl Claims {
                 let count = number(&value);
                 self.counts.insert(token.to_vec(), count.unwrap_or(0));
                 count
+            }
+            [0, b'=', id @ ..] => {
+                self.starts.push(id.to_vec());
+                number(&value)
+            }
+            [0, b'@', node @ ..] => {
+                self.processes.push(node.to_vec());
+                return true;
             }
             id => {
                 let (token, due) = value.split_at(value.len().min(16));
@@ -47,6 +59,12 @@ impl Claims {
     /// The ids that have a claim.
     pub(crate) fn ids(&self) -> impl Iterator<Item = &Vec<u8>> {
         self.of.keys()
+    }
+
+    /// The ids of which a start is kept, but that have no lease of their own.
+    pub(crate) fn starts_left(&self) -> Vec<Vec<u8>> {
+        let is_left = |id: &&Vec<u8>| self.under(id).is_empty();
+        self.starts.iter().filter(is_left).cloned().collect()
     }
 
     /// The ids under this lease, each with its original due time: all remaining ids of a claim, or
@@ -108,6 +126,8 @@ mod tests {
             ("b".to_owned(), format!("{TOKEN}6+")),
             ("c".to_owned(), format!("{TOKEN}7")),
             ("d".to_owned(), "another token...8".to_owned()),
+            ("\0=b".to_owned(), "5".to_owned()),
+            ("\0@node".to_owned(), "1 host".to_owned()),
         ] {
             assert!(claims.add(field.as_bytes(), value.into_bytes()), "{field}");
         }
@@ -119,6 +139,9 @@ mod tests {
         assert_eq!(claims.under(b"b"), [(b"b".to_vec(), 6)]);
         assert_eq!(claims.under(b"a"), [], "it has none of its own");
         assert_eq!(claims.miscounted(), Vec::<Vec<u8>>::new());
+        assert_eq!(claims.starts_left(), Vec::<Vec<u8>>::new());
+        assert!(claims.add(b"\0=a", b"5".to_vec()));
+        assert_eq!(claims.starts_left(), [b"a"]);
         assert!(!claims.add(b"a", b"short".to_vec()));
         assert_eq!(claims.miscounted(), [lease]);
     }

@@ -150,6 +150,17 @@ impl<T: FnMut(Event)> Scan<'_, T> {
         for id in claims.miscounted() {
             self.break_("a claim that counts more or less than it holds", &id);
         }
+        for id in claims.starts_left() {
+            self.break_("a start without a lease", &id);
+        }
+        for node in claims.processes {
+            let mut command = redis::cmd("ZSCORE");
+            command.arg(&self.keys[8]).arg(&node);
+            let beat: Option<f64> = command.query_async(self.connection).await?;
+            if beat.is_none() {
+                self.break_("a process without its node", &node);
+            }
+        }
         self.messages().await?;
         self.schedules().await?;
         self.counters().await?;
