@@ -1,0 +1,3 @@
+module github.com/dueq/dueq/clients/go
+
+go 1.24
