@@ -351,7 +351,7 @@ func TestStoppingEndsHandlersAndReleasesWhatDoesNotEnd(t *testing.T) {
 		if err != nil || stored == nil {
 			t.Fatal(id, err)
 		}
-		equal(t, fmt.Sprint(stored.State, stored.Failures, stored.Crashes), "scheduled00")
+		equal(t, fmt.Sprint(stored.State, stored.Failures, stored.Crashes), "scheduled0 0")
 	}
 	equal(t, server.do("ZCARD", "dueq:{q}:nodes").(int64), 1) // the placeholder
 }

@@ -120,7 +120,7 @@ type node struct {
 
 func newNode(partition *partition, id string, host host, log *slog.Logger, lock *sync.Mutex) *node {
 	n := &node{
-		partition: partition, id: id, host: host, log: log.With("queue", partition.queue), lock: lock, nodes: 1,
+		partition: partition, id: id, host: host, log: log, lock: lock, nodes: 1,
 		failing: map[string]bool{}, beatNow: make(chan struct{}, 1), claimed: make(chan struct{}, 1),
 	}
 	n.promote = newAlarm(lock, host.spawn, n.promoteNow)

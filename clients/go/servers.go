@@ -288,11 +288,7 @@ func (s *servers) isCluster() (bool, error) {
 	if err := s.one.check(); err != nil {
 		return false, err
 	}
-	isCluster := s.one.isCluster.Load()
-	if isCluster && s.cluster.settings.database != 0 {
-		return false, invalid("the server at %s belongs to a cluster, which has database 0 only", s.one.address)
-	}
-	return isCluster, nil
+	return s.one.isCluster.Load(), nil
 }
 
 func (s *servers) ofKey(ctx context.Context, key string) (*server, error) {
