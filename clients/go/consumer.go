@@ -198,9 +198,7 @@ func (c *consumer) claim(one *node, count int) {
 		c.all[made] = true
 		c.spawn(func() { c.handle(made) })
 	}
-	if unused := count - len(all); unused > 0 {
-		c.giveBack(unused)
-	}
+	c.giveBack(count - len(all)) // also of none: a node may have wanted to claim meanwhile
 }
 
 func (c *consumer) handle(one *held) {

@@ -255,9 +255,11 @@ func (n *node) saw(read *reply, isBeat bool) {
 	if old != nil && !isNewer(read, old) {
 		return
 	}
-	if old != nil && old.incarnation != "" && old.incarnation != read.incarnation {
-		n.log.Warn("the queue was emptied or replaced")
-		notify(n.beatNow)
+	if old != nil && old.incarnation != read.incarnation {
+		if old.incarnation != "" {
+			n.log.Warn("the queue was emptied or replaced")
+		}
+		notify(n.beatNow) // the new queue has no leader yet
 	}
 	n.newest = read
 	n.host.sawEpoch(read.epoch)
@@ -513,6 +515,8 @@ func (n *node) heard(notice *string) {
 		notify(n.beatNow) // what was published before was missed
 	case *notice == "":
 		n.headIs(nil, false, true)
+	case n.newest != nil && n.newest.incarnation == "":
+		notify(n.beatNow) // a new queue, which has no leader yet
 	case n.partition.clockIsKnown():
 		if headMs := decimal(*notice); headMs != nil {
 			n.headIs(headMs, false, true)
