@@ -44,7 +44,7 @@ var program = sync.OnceValue(func() string {
 })
 
 // freePort is one whose number + 10,000 is a port too: servers of a cluster use both.
-func freePort(t *testing.T) int {
+func freePort(t testing.TB) int {
 	t.Helper()
 	for {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,7 +61,7 @@ func freePort(t *testing.T) int {
 
 // redisServer is a server of its own, which keeps its data through a kill.
 type redisServer struct {
-	t       *testing.T
+	t       testing.TB
 	port    int
 	folder  string
 	options []string
@@ -69,7 +69,7 @@ type redisServer struct {
 	client  *redis.Client
 }
 
-func startServer(t *testing.T, options ...string) *redisServer {
+func startServer(t testing.TB, options ...string) *redisServer {
 	t.Helper()
 	s := &redisServer{t: t, port: freePort(t), options: options}
 	folder, err := os.MkdirTemp("", "dueq-go-")
@@ -131,6 +131,20 @@ func (s *redisServer) calls(command string) int {
 	return 0
 }
 
+// cpu is how many seconds of the processor the server has used.
+func (s *redisServer) cpu() float64 {
+	used := 0.0
+	for line := range strings.Lines(s.do("INFO", "cpu").(string)) {
+		var seconds float64
+		for _, name := range []string{"used_cpu_sys:", "used_cpu_user:"} {
+			if _, err := fmt.Sscanf(line, name+"%f", &seconds); err == nil {
+				used += seconds
+			}
+		}
+	}
+	return used
+}
+
 func (s *redisServer) meta(queue, field string) int {
 	number, _ := s.client.HGet(ctx, "dueq:{"+queue+"}:meta", field).Int()
 	return number
@@ -142,7 +156,7 @@ func (s *redisServer) acked(queue string, number int) {
 	until(s.t, fmt.Sprintf("%d messages are acked", number), func() bool { return s.meta(queue, "acked") == number })
 }
 
-func connected(t *testing.T, url string) *Client {
+func connected(t testing.TB, url string) *Client {
 	t.Helper()
 	client, err := Connect(url)
 	if err != nil {
@@ -153,7 +167,7 @@ func connected(t *testing.T, url string) *Client {
 }
 
 // until waits until a condition holds that no event tells of.
-func until(t *testing.T, what string, holds func() bool) {
+func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(2 * limit); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -163,7 +177,7 @@ func until(t *testing.T, what string, holds func() bool) {
 }
 
 // receive waits for an event of a test.
-func receive[T any](t *testing.T, events <-chan T) T {
+func receive[T any](t testing.TB, events <-chan T) T {
 	t.Helper()
 	select {
 	case event := <-events:
@@ -175,7 +189,7 @@ func receive[T any](t *testing.T, events <-chan T) T {
 }
 
 // start runs a worker, and returns what stops it and waits for its end.
-func startWorker(t *testing.T, worker *Worker) (stop func()) {
+func startWorker(t testing.TB, worker *Worker) (stop func()) {
 	t.Helper()
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(ctx) }()
@@ -189,7 +203,7 @@ func startWorker(t *testing.T, worker *Worker) (stop func()) {
 	return stop
 }
 
-func mustPush(t *testing.T, queue *Queue, payload string, options ...Option) Receipt {
+func mustPush(t testing.TB, queue *Queue, payload string, options ...Option) Receipt {
 	t.Helper()
 	receipt, err := queue.Push(ctx, []byte(payload), options...)
 	if err != nil {
@@ -198,7 +212,7 @@ func mustPush(t *testing.T, queue *Queue, payload string, options ...Option) Rec
 	return receipt
 }
 
-func mustPushMany(t *testing.T, queue *Queue, messages []Message) {
+func mustPushMany(t testing.TB, queue *Queue, messages []Message) {
 	t.Helper()
 	for _, one := range queue.PushMany(ctx, messages) {
 		if one.Err != nil || !one.Created() {
@@ -240,7 +254,7 @@ func (c *counter) len() int {
 }
 
 // once fails the test if an id has run twice.
-func (c *counter) once(t *testing.T) {
+func (c *counter) once(t testing.TB) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -251,7 +265,7 @@ func (c *counter) once(t *testing.T) {
 	}
 }
 
-func equal[T comparable](t *testing.T, got, want T) {
+func equal[T comparable](t testing.TB, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Fatalf("got %v, want %v", got, want)
@@ -270,7 +284,7 @@ type proxy struct {
 	gate chan struct{} // closed while connections are let through
 }
 
-func startProxy(t *testing.T, server *redisServer) *proxy {
+func startProxy(t testing.TB, server *redisServer) *proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -359,7 +373,7 @@ func pass(from io.Reader, to io.Writer, allows func(data []byte) bool) {
 }
 
 // dueqProgram changes the partitions as an operator does.
-func dueqProgram(t *testing.T) string {
+func dueqProgram(t testing.TB) string {
 	t.Helper()
 	path := os.Getenv("DUEQ_PROGRAM")
 	if path == "" {
