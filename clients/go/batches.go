@@ -75,7 +75,12 @@ func (i *item) wait(ctx context.Context) (answer, error) {
 	if i.lane.remove(i) {
 		return answer{}, abandoned(ctx, AppliedNo)
 	}
-	return answer{}, abandoned(ctx, AppliedUnknown)
+	select {
+	case <-i.done:
+		return i.answer, i.err
+	default:
+		return answer{}, abandoned(ctx, AppliedUnknown)
+	}
 }
 
 // lane gathers the items of one verb at one partition under one fence: while one call is under way, the items that

@@ -379,6 +379,7 @@ func TestAWorkerEndsWithItsContextAndRunsOnce(t *testing.T) {
 		{client.Worker().Queue(queue, nothing, Concurrency(0)), "concurrency"},
 		{client.Worker().Queue(queue, nothing, Lease(25*time.Hour)), "lease"},
 		{client.Worker().Queue(client.Queue("a/b"), nothing), "queue name"},
+		{client.Worker().Queue(queue, nil), "not nil"},
 		{connected(t, server.url()).Worker().Queue(queue, nothing), "another client"},
 	} {
 		if err := one.worker.Run(ctx); !errors.Is(err, KindInvalidInput) || !strings.Contains(err.Error(), one.reason) {

@@ -79,7 +79,8 @@ func Again(when When) Settlement { return Settlement{verb: "again", when: when} 
 
 // RetryAfter : failed. The message is due again after this delay, or dead at the limit of attempts.
 func RetryAfter(err error, delay time.Duration) Settlement {
-	return Settlement{verb: "retry", wait: &delay, text: err.Error()}
+	delay = min(max(delay, 0), maxDelayMs*time.Millisecond)
+	return Settlement{verb: "retry", wait: &delay, text: fmt.Sprint(err)}
 }
 
 // Release : given back. The message is due at once, and no attempt counts.

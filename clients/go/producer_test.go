@@ -311,7 +311,7 @@ func TestAClosedClientRefusesCalls(t *testing.T) {
 	for _, err := range []error{
 		func() error { _, err := queue.Push(ctx, nil); return err }(),
 		func() error { _, err := queue.Get(ctx, "a"); return err }(),
-		client.Worker().Queue(queue, nil).Run(ctx),
+		client.Worker().Queue(queue, nothing).Run(ctx),
 	} {
 		if !errors.Is(err, KindInvalidInput) || !strings.Contains(err.Error(), "closed") {
 			t.Error(err)

@@ -340,14 +340,18 @@ func serversOf(text string, given *tls.Config) (*servers, error) {
 	if base != "redis" && base != "rediss" && base != "unix" || kind != "" && kind != "cluster" && kind != "sentinel" {
 		return nil, invalid("a URL begins with redis://, rediss:// or unix://, or with redis+cluster:// or redis+sentinel://")
 	}
+	if base == "rediss" && given == nil {
+		given = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
 	if kind == "" {
 		// The text of the error may have the password.
 		parsed, err := redis.ParseURL(base + "://" + rest)
 		if err != nil {
 			return nil, invalid("the URL cannot be read: it is redis://USER:PASSWORD@HOST:PORT/DATABASE")
 		}
-		s := settings{tls: parsed.TLSConfig, user: parsed.Username, password: parsed.Password, database: parsed.DB}
-		if given != nil {
+		// The certificate is always verified, and by the name of each server: it may belong to a cluster.
+		s := settings{user: parsed.Username, password: parsed.Password, database: parsed.DB}
+		if base == "rediss" {
 			s.tls = given
 		}
 		one := s.at(parsed.Network, parsed.Addr)
@@ -361,15 +365,15 @@ func serversOf(text string, given *tls.Config) (*servers, error) {
 	hosts, path, _ := strings.Cut(hosts, "/")
 	name, secret, _ := strings.Cut(user, ":")
 	more, err := url.ParseQuery(query)
-	s := settings{tls: given, sentinelUser: more.Get("sentinel_user"), sentinelSecret: more.Get("sentinel_password")}
+	s := settings{sentinelUser: more.Get("sentinel_user"), sentinelSecret: more.Get("sentinel_password")}
 	var errs [2]error
 	s.user, errs[0] = url.PathUnescape(name)
 	s.password, errs[1] = url.PathUnescape(secret)
 	if err := errors.Join(err, errs[0], errs[1]); err != nil {
 		return nil, invalid("the URL cannot be read: user, password and query are percent-encoded")
 	}
-	if base == "rediss" && s.tls == nil {
-		s.tls = &tls.Config{MinVersion: tls.VersionTLS12}
+	if base == "rediss" {
+		s.tls = given
 	}
 	port := "6379"
 	if kind == "sentinel" {

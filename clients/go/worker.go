@@ -87,6 +87,8 @@ func (w *Worker) Queue(queue *Queue, handler Handler, options ...QueueOption) *W
 	switch {
 	case queue.err != nil:
 		err = queue.err
+	case handler == nil || settings.retry == nil:
+		err = invalid("queue %s needs a handler and a backoff that are not nil", queue.Name())
 	case queue.client != w.client:
 		err = invalid("queue %s is of another client", queue.Name())
 	case w.isBegun:
