@@ -11,10 +11,10 @@ import (
 
 const (
 	batchBytes = 1 << 20
-	// enough : with this many waiting items a second call may be under way. A call costs Redis about as much as 8 items.
+	// enough: with this many waiting items a second call may be under way. A call costs Redis about as much as 8 items.
 	enough            = 32
 	enoughSettlements = 128
-	// linger : nobody waits for the settlements of handlers, so they wait a little for each other.
+	// linger: nobody waits for the settlements of handlers, so they wait a little for each other.
 	linger = time.Millisecond
 )
 
@@ -31,7 +31,7 @@ type answer struct {
 	repeated bool
 }
 
-// refusal : the partition has another map. No try of the item was applied, or the error says that one may have been.
+// refusal: the partition has another map. No try of the item was applied, or the error says that one may have been.
 type refusal struct{ failure *Error }
 
 func (r *refusal) Error() string { return r.failure.Error() }
@@ -176,7 +176,7 @@ func (l *lane) wake() {
 	}
 }
 
-// mayStart : items that must not be repeated keep their order, so their calls follow each other.
+// mayStart: items that must not be repeated keep their order, so their calls follow each other.
 func (l *lane) mayStart() bool {
 	return l.calls == 0 || l.calls == 1 && len(l.waiting) >= l.enough() && l.unsafe == 0 && !l.isOrdered
 }

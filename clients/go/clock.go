@@ -7,7 +7,7 @@ var start = time.Now()
 // mono is the monotonic clock of this process. Nothing in this package decides by its wall clock.
 func mono() time.Duration { return time.Since(start) }
 
-// drift : two clocks drift apart by one part in this many at most.
+// drift: two clocks drift apart by one part in this many at most.
 const drift = 1_000
 
 // clock is an estimate of the server's clock from the times in its replies: bounds of it minus the monotonic clock.
@@ -17,7 +17,7 @@ type clock struct {
 	known              bool
 }
 
-// observe : a reply bounds the difference. Earlier bounds count too, unless the server's clock was set since.
+// observe: a reply bounds the difference. Earlier bounds count too, unless the server's clock was set since.
 func (c *clock) observe(sent, received time.Duration, serverUs int64) {
 	server := time.Duration(serverUs) * time.Microsecond
 	least, most := server-received, server-sent

@@ -82,7 +82,7 @@ func (c *consumer) run(ctx context.Context, grace time.Duration) {
 func (c *consumer) freeHandlers() int    { return c.free }
 func (c *consumer) runningHandlers() int { return len(c.all) }
 
-// spawn : the caller holds the lock.
+// spawn: the caller holds the lock.
 func (c *consumer) spawn(work func()) {
 	if c.isClosed {
 		return
@@ -114,7 +114,7 @@ func (c *consumer) attend() {
 	}
 }
 
-// sawEpoch : the caller holds the lock.
+// sawEpoch: the caller holds the lock.
 func (c *consumer) sawEpoch(epoch *int64) {
 	known := c.queue.router.current()
 	isSame := known == nil && epoch == nil || known != nil && epoch != nil && known.epoch == *epoch
@@ -171,7 +171,7 @@ func (c *consumer) claims() {
 	}
 }
 
-// giveBack : the caller holds the lock.
+// giveBack: the caller holds the lock.
 func (c *consumer) giveBack(count int) {
 	c.free += count
 	if c.free > 0 {
@@ -456,7 +456,7 @@ func (c *consumer) extend(partition *partition, all []*held) {
 	}
 }
 
-// lose : the caller holds the lock.
+// lose: the caller holds the lock.
 func (c *consumer) lose(one *held) {
 	if c.all[one] && !one.delivery.lost.Swap(true) {
 		c.log.Warn("the lease was lost, and the handler is asked to stop", "id", one.delivery.ID)

@@ -12,9 +12,9 @@ import (
 
 // The causes for which the context of a handler ends, see [context.Cause].
 var (
-	// ErrLeaseLost : the message is or will be delivered again, so the handler should stop.
+	// ErrLeaseLost: the message is or will be delivered again, so the handler should stop.
 	ErrLeaseLost = errors.New("dueq: the lease of the delivery was lost")
-	// ErrStopped : the worker stops, and its grace has passed. What the handler has not ended is released.
+	// ErrStopped: the worker stops, and its grace has passed. What the handler has not ended is released.
 	ErrStopped = errors.New("dueq: the worker has stopped")
 )
 
@@ -68,31 +68,31 @@ type Settlement struct {
 
 func (s Settlement) Error() string { return fmt.Sprintf("dueq: settled by %s %s", s.verb, s.text) }
 
-// Ack : done, and the message is removed. It is the same as nil.
+// Ack: done, and the message is removed. It is the same as nil.
 func Ack() Settlement { return Settlement{verb: "ack"} }
 
-// AckAnd : done, and in the same step these messages are stored, 1 to 100. Those without an id are named after it.
+// AckAnd: done, and in the same step these messages are stored, 1 to 100. Those without an id are named after it.
 func AckAnd(messages ...Message) Settlement { return Settlement{verb: "ack_push", messages: messages} }
 
-// Again : done for this time. The message is due again then, with its attempts reset.
+// Again: done for this time. The message is due again then, with its attempts reset.
 func Again(when When) Settlement { return Settlement{verb: "again", when: when} }
 
-// RetryAfter : failed. The message is due again after this delay, or dead at the limit of attempts.
+// RetryAfter: failed. The message is due again after this delay, or dead at the limit of attempts.
 func RetryAfter(err error, delay time.Duration) Settlement {
 	delay = min(max(delay, 0), maxDelayMs*time.Millisecond)
 	return Settlement{verb: "retry", wait: &delay, text: fmt.Sprint(err)}
 }
 
-// Release : given back. The message is due at once, and no attempt counts.
+// Release: given back. The message is due at once, and no attempt counts.
 func Release() Settlement { return Settlement{verb: "release"} }
 
-// Bury : failed for good. The message is dead at once, for this reason.
+// Bury: failed for good. The message is dead at once, for this reason.
 func Bury(reason string) Settlement { return Settlement{verb: "bury", text: reason} }
 
-// Snooze : too early. The message is due again then, and no attempt counts.
+// Snooze: too early. The message is due again then, and no attempt counts.
 func Snooze(when When) Settlement { return Settlement{verb: "snooze", when: when} }
 
-// Throttle : the receiver wants a break. The message is given back, and no message of the queue starts for so long.
+// Throttle: the receiver wants a break. The message is given back, and no message of the queue starts for so long.
 func Throttle(wait time.Duration) Settlement { return Settlement{verb: "throttle", wait: &wait} }
 
 // word is the time of the settlement as the script reads it.

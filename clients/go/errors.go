@@ -11,21 +11,21 @@ import (
 type ErrorKind string
 
 const (
-	// KindInvalidInput : a name, id, time or option is out of its range, or the client is used wrongly.
+	// KindInvalidInput: a name, id, time or option is out of its range, or the client is used wrongly.
 	KindInvalidInput ErrorKind = "invalid_input"
-	// KindUnavailable : the server cannot be reached, or does not serve calls now.
+	// KindUnavailable: the server cannot be reached, or does not serve calls now.
 	KindUnavailable ErrorKind = "unavailable"
-	// KindTimeout : no reply came in time, or the caller stopped waiting.
+	// KindTimeout: no reply came in time, or the caller stopped waiting.
 	KindTimeout ErrorKind = "timeout"
-	// KindFull : the queue's limit of messages, or the server's memory, is reached.
+	// KindFull: the queue's limit of messages, or the server's memory, is reached.
 	KindFull ErrorKind = "full"
-	// KindDenied : the user or password is wrong, or the user lacks a right.
+	// KindDenied: the user or password is wrong, or the user lacks a right.
 	KindDenied ErrorKind = "denied"
-	// KindUnsupported : the server is too old or may evict keys, or the queue has an unknown layout.
+	// KindUnsupported: the server is too old or may evict keys, or the queue has an unknown layout.
 	KindUnsupported ErrorKind = "unsupported"
-	// KindServer : the server replied with another error, or with something that is not the protocol.
+	// KindServer: the server replied with another error, or with something that is not the protocol.
 	KindServer ErrorKind = "server"
-	// KindInternal : a defect of this library.
+	// KindInternal: a defect of this library.
 	KindInternal ErrorKind = "internal"
 )
 
@@ -35,11 +35,11 @@ func (k ErrorKind) Error() string { return "dueq: " + strings.ReplaceAll(string(
 type Applied string
 
 const (
-	// AppliedNo : nothing was changed.
+	// AppliedNo: nothing was changed.
 	AppliedNo Applied = "no"
-	// AppliedYes : the change was made.
+	// AppliedYes: the change was made.
 	AppliedYes Applied = "yes"
-	// AppliedUnknown : the reply was lost. [Queue.Get] shows what the queue has; or repeat the call if that is harmless.
+	// AppliedUnknown: the reply was lost. [Queue.Get] shows what the queue has; or repeat the call if that is harmless.
 	AppliedUnknown Applied = "unknown"
 )
 

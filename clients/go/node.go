@@ -52,7 +52,7 @@ func newAlarm(lock *sync.Mutex, spawn func(work func()), act func() time.Duratio
 	return &alarm{lock: lock, spawn: spawn, act: act, at: never, sent: never, next: never}
 }
 
-// arm : the caller holds the lock.
+// arm: the caller holds the lock.
 func (a *alarm) arm(at time.Duration) {
 	switch {
 	case a.sent != never:
@@ -68,7 +68,7 @@ func (a *alarm) arm(at time.Duration) {
 	}
 }
 
-// clear : the caller holds the lock.
+// clear: the caller holds the lock.
 func (a *alarm) clear() {
 	if a.timer != nil {
 		a.timer.Stop()
@@ -172,7 +172,7 @@ func (n *node) end() {
 	}
 }
 
-// want : the caller holds the lock.
+// want: the caller holds the lock.
 func (n *node) want() {
 	n.wanted = true
 	n.host.dispatch()

@@ -13,7 +13,7 @@ import (
 // patienceLimit is how long a call is repeated before its error is reported.
 var patienceLimit = 10 * time.Second
 
-// unsure : from this uncertainty of the server's clock on, its time is asked for.
+// unsure: from this uncertainty of the server's clock on, its time is asked for.
 const unsure = time.Second
 
 // patience is the repetitions of one call: for 10 s, with pauses from 10 ms, doubling up to 500 ms.

@@ -55,7 +55,7 @@ func readReply(verb string, raw any, sent, received time.Duration) (*reply, erro
 	return &reply{read, all[1:], sent, received}, nil
 }
 
-// timeOf : a negative time other than -1 was not written by dueq. It counts as past, so that due work is not missed.
+// timeOf: a negative time other than -1 was not written by dueq. It counts as past, so that due work is not missed.
 func timeOf(ms int64) *int64 {
 	if ms == -1 {
 		return nil

@@ -99,7 +99,7 @@ func (r *router) item(ctx context.Context, verb, id string, repeatable bool, arg
 	})
 }
 
-// isRefusedForGood : an earlier try may have been applied at a partition that has another map now.
+// isRefusedForGood: an earlier try may have been applied at a partition that has another map now.
 func isRefusedForGood(failure *Error) bool {
 	return failure.Applied != AppliedNo && failure.Code != "BEHIND"
 }

@@ -21,7 +21,7 @@ const (
 	// responseLimit is how long one command may take before its connection is closed.
 	responseLimit = 5 * time.Second
 	connectLimit  = 2 * time.Second
-	// mostConnections : each worker blocks on one for each partition, and no call may wait for those.
+	// mostConnections: each worker blocks on one for each partition, and no call may wait for those.
 	mostConnections = 4_096
 )
 
