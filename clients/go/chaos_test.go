@@ -54,6 +54,7 @@ func killProcess(process *exec.Cmd) {
 }
 
 func TestTheMessageOfAKilledWorkerComesBack(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	client := connected(t, server.url())
 	queue := client.Queue("q")
@@ -89,6 +90,7 @@ func TestTheMessageOfAKilledWorkerComesBack(t *testing.T) {
 
 // Three processes of workers are killed, the server is killed, and its connections are cut, for 12 s.
 func TestKillsLoseNothingAndDoubleNothingWithoutALapsedLease(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	chance := rand.New(rand.NewSource(1))
 	path := filepath.Join(t.TempDir(), "runs")

@@ -176,6 +176,7 @@ func TestAThrottledQueueStartsNothingUntilItOpens(t *testing.T) {
 }
 
 func TestALongHandlerKeepsItsLease(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	client := connected(t, server.url())
 	queue := client.Queue("q")
@@ -189,6 +190,7 @@ func TestALongHandlerKeepsItsLease(t *testing.T) {
 }
 
 func TestAHandlerWhoseLeaseIsEndedIsCancelledAndSettlesNothing(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	client := connected(t, server.url())
 	queue := client.Queue("q")
@@ -256,6 +258,7 @@ func TestAGrantWhoseReplyIsLostIsFoundByHeld(t *testing.T) {
 }
 
 func TestAnAckWhoseReplyIsLostIsRepeated(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	proxy := startProxy(t, server)
 	client := connected(t, proxy.url())
@@ -277,6 +280,7 @@ func TestAnAckWhoseReplyIsLostIsRepeated(t *testing.T) {
 
 // Kills, freezes and cut connections while 600 messages become due.
 func TestFaultsOfTheServerLoseAndDoubleNothing(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	client := connected(t, server.url())
 	queue := client.Queue("q")
@@ -299,7 +303,7 @@ func TestFaultsOfTheServerLoseAndDoubleNothing(t *testing.T) {
 			server.kill()
 			server.start()
 		case "freeze":
-			server.signal(syscall.SIGSTOP)
+			server.freeze()
 			time.Sleep(time.Second)
 			server.signal(syscall.SIGCONT)
 		}
@@ -310,6 +314,7 @@ func TestFaultsOfTheServerLoseAndDoubleNothing(t *testing.T) {
 }
 
 func TestStoppingEndsHandlersAndReleasesWhatDoesNotEnd(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	client := connected(t, server.url())
 	queue := client.Queue("q")
@@ -422,6 +427,7 @@ func TestAnIdleWorkerOnlyBeatsAndWaits(t *testing.T) {
 }
 
 func TestTwoWorkersShareTheMessagesAndTakeOver(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	var by counter
 	start := func(name string) (*Queue, func()) {
@@ -450,6 +456,7 @@ func TestTwoWorkersShareTheMessagesAndTakeOver(t *testing.T) {
 }
 
 func TestAnOutageIsLoggedOnceAndItsEndToo(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	client := connected(t, server.url())
 	var mu sync.Mutex

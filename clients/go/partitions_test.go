@@ -34,6 +34,7 @@ func isOpen(ended <-chan struct{}) bool {
 }
 
 func TestCallsFindTheirMessageWhileThePartitionsChange(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	queue := connected(t, server.url()).Queue("q")
 	messages := numbered("m", 300, time.Hour, 0)
@@ -65,6 +66,7 @@ func TestCallsFindTheirMessageWhileThePartitionsChange(t *testing.T) {
 }
 
 func TestAWorkerFollowsTheMapAndHandlesEachMessageOnce(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	client := connected(t, server.url())
 	queue := client.Queue("q")
@@ -113,6 +115,7 @@ func startCluster(t *testing.T) []*redisServer {
 }
 
 func TestAClusterIsServedAlsoWhileASlotMoves(t *testing.T) {
+	t.Parallel()
 	cluster := startCluster(t)
 	client := connected(t, fmt.Sprintf("redis+cluster://%s,%s", cluster[0].address(), cluster[1].address()))
 	var runs counter
@@ -161,6 +164,7 @@ func moveSlot(t *testing.T, cluster []*redisServer, queue string) {
 }
 
 func TestTheURLOfOneNodeServesItsWholeCluster(t *testing.T) {
+	t.Parallel()
 	cluster := startCluster(t)
 	client := connected(t, cluster[1].url())
 	for n := range 6 {

@@ -205,7 +205,7 @@ func TestCallsGoOnAfterAKillAndAFreeze(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	server.start()
 	equal(t, receive(t, receipts).Created(), true)
-	server.signal(syscall.SIGSTOP)
+	server.freeze()
 	go func() { receipts <- mustPush(t, queue, "", ID("frozen"), Delay(time.Minute)) }()
 	time.Sleep(300 * time.Millisecond)
 	server.signal(syscall.SIGCONT)
@@ -267,7 +267,7 @@ func TestACallerThatLeavesLeavesTheBatchToTheOthers(t *testing.T) {
 	server := startServer(t)
 	queue := connected(t, server.url()).Queue("q")
 	mustPush(t, queue, "")
-	server.signal(syscall.SIGSTOP)
+	server.freeze()
 	leaving, leave := context.WithCancel(ctx)
 	left := make(chan error, 2)
 	push := func(ctx context.Context, id string) {

@@ -20,6 +20,7 @@ func readFile(t *testing.T, path ...string) string {
 
 // The program of the README runs in a module of its own, as a reader would make it.
 func TestTheQuickStartHandlesItsMessage(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	programs := regexp.MustCompile("(?ms)^```go\n(package main.*?)^```").FindAllStringSubmatch(readFile(t, "README.md"), -1)
 	equal(t, len(programs), 1)

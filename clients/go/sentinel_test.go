@@ -14,6 +14,7 @@ import (
 )
 
 func TestCallsAndWorkersFollowAFailover(t *testing.T) {
+	t.Parallel()
 	master := startServer(t)
 	startServer(t, "--replicaof", "127.0.0.1 "+fmt.Sprint(master.port))
 	until(t, "the replica is online", func() bool {

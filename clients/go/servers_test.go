@@ -105,6 +105,16 @@ func (s *redisServer) start() {
 
 func (s *redisServer) signal(number syscall.Signal) { _ = s.process.Process.Signal(number) }
 
+// freeze returns once the process has stopped, until SIGCONT.
+func (s *redisServer) freeze() {
+	s.t.Helper()
+	s.signal(syscall.SIGSTOP)
+	until(s.t, "the server is frozen", func() bool {
+		state, _ := exec.Command("ps", "-o", "state=", "-p", fmt.Sprint(s.process.Process.Pid)).Output()
+		return strings.HasPrefix(string(state), "T")
+	})
+}
+
 func (s *redisServer) kill() {
 	s.signal(syscall.SIGKILL)
 	_ = s.process.Wait()
