@@ -1,0 +1,409 @@
+package dueq
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	batchBytes = 1 << 20
+	// enough: with this many waiting items a second call may be under way. A call costs Redis about as much as 8 items.
+	enough            = 32
+	enoughSettlements = 128
+	// linger: nobody waits for the settlements of handlers, so they wait a little for each other.
+	linger = time.Millisecond
+)
+
+var mostItems = map[string]int{"push": 256, "ack": 256, "upsert": 64, "throttle": 16}
+
+func isSettlement(verb string) bool {
+	return slices.Contains([]string{"ack", "again", "release", "bury", "retry", "snooze", "throttle"}, verb)
+}
+
+// answer is the result of one item as the script said it, and whether the item was sent more than once.
+type answer struct {
+	text     string
+	nowUs    int64
+	repeated bool
+}
+
+// refusal: the partition has another map. No try of the item was applied, or the error says that one may have been.
+type refusal struct{ failure *Error }
+
+func (r *refusal) Error() string { return r.failure.Error() }
+
+// item of a batch, and whether a call with it may be repeated.
+type item struct {
+	arguments  []any
+	repeatable bool
+	lane       *lane
+	isSent     bool          // guarded by the lane
+	done       chan struct{} // closed once answer or err is set
+	answer     answer
+	err        error
+}
+
+func (i *item) size() int {
+	size := 0
+	for _, argument := range i.arguments {
+		switch argument := argument.(type) {
+		case string:
+			size += len(argument)
+		case []byte:
+			size += len(argument)
+		}
+	}
+	return size
+}
+
+func (i *item) finish(answer answer, err error) {
+	i.answer, i.err = answer, err
+	close(i.done)
+}
+
+// wait returns the answer. If ctx ends before, an item that was sent is applied all the same, and another one is not.
+func (i *item) wait(ctx context.Context) (answer, error) {
+	select {
+	case <-i.done:
+		return i.answer, i.err
+	case <-ctx.Done():
+	}
+	if i.lane.remove(i) {
+		return answer{}, abandoned(ctx, AppliedNo)
+	}
+	select {
+	case <-i.done:
+		return i.answer, i.err
+	default:
+		return answer{}, abandoned(ctx, AppliedUnknown)
+	}
+}
+
+// lane gathers the items of one verb at one partition under one fence: while one call is under way, the items that
+// come meanwhile share the next one.
+type lane struct {
+	partition   *partition
+	verb, fence string
+
+	mu        sync.Mutex
+	changed   *sync.Cond
+	waiting   []*item
+	unsafe    int // waiting items that must not be repeated
+	calls     int
+	isOrdered bool // the call under way has such an item
+	starting  bool // a goroutine or the timer is about to start a call
+	timer     *time.Timer
+	lastSent  time.Duration
+}
+
+func newLane(partition *partition, verb, fence string) *lane {
+	l := &lane{partition: partition, verb: verb, fence: fence}
+	l.changed = sync.NewCond(&l.mu)
+	return l
+}
+
+func (l *lane) submit(repeatable bool, arguments ...any) *item {
+	one := &item{arguments: arguments, repeatable: repeatable, lane: l, done: make(chan struct{})}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting = append(l.waiting, one)
+	if !repeatable {
+		l.unsafe++
+	}
+	l.wake()
+	return one
+}
+
+// remove takes back an item, unless it was sent.
+func (l *lane) remove(one *item) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := slices.Index(l.waiting, one)
+	if one.isSent || at < 0 {
+		return false
+	}
+	l.waiting = slices.Delete(l.waiting, at, at+1)
+	if !one.repeatable {
+		l.unsafe--
+	}
+	return true
+}
+
+func (l *lane) isIdle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting) == 0 && l.calls == 0
+}
+
+// drain waits until nothing is waiting or under way.
+func (l *lane) drain() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.waiting) > 0 || l.calls > 0 {
+		l.changed.Wait()
+	}
+}
+
+func (l *lane) enough() int {
+	if isSettlement(l.verb) {
+		return enoughSettlements
+	}
+	return enough
+}
+
+// wake starts a call soon, if one may start. The caller holds mu.
+func (l *lane) wake() {
+	if len(l.waiting) == 0 || !l.mayStart() {
+		return
+	}
+	isFull := len(l.waiting) >= l.enough()
+	if l.starting && (!isFull || l.timer == nil || !l.timer.Stop()) {
+		return
+	}
+	wait := time.Duration(0)
+	if isSettlement(l.verb) && !isFull {
+		wait = l.lastSent + linger - mono()
+	}
+	l.starting, l.timer = true, nil
+	if wait > 0 {
+		l.timer = time.AfterFunc(wait, l.start)
+	} else {
+		go l.start() // not at once: the other goroutines that are ready add their items first
+	}
+}
+
+// mayStart: items that must not be repeated keep their order, so their calls follow each other.
+func (l *lane) mayStart() bool {
+	return l.calls == 0 || l.calls == 1 && len(l.waiting) >= l.enough() && l.unsafe == 0 && !l.isOrdered
+}
+
+func (l *lane) start() {
+	l.mu.Lock()
+	l.starting, l.timer = false, nil
+	batch := l.take()
+	if len(batch) == 0 {
+		l.mu.Unlock()
+		return
+	}
+	l.calls++
+	l.lastSent = mono()
+	l.wake()
+	l.mu.Unlock()
+	(&batchCall{lane: l, batch: batch, patience: newPatience(), began: mono()}).finish()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls--
+	if l.calls == 0 {
+		l.isOrdered = false
+	}
+	l.wake()
+	l.changed.Broadcast()
+}
+
+// take removes a batch from those that wait.
+func (l *lane) take() []*item {
+	if !l.mayStart() {
+		return nil
+	}
+	most := mostItems[l.verb]
+	if most == 0 {
+		most = 128
+	}
+	count, size := 0, 0
+	for ; count < min(len(l.waiting), most); count++ {
+		size += l.waiting[count].size()
+		if count > 0 && size > batchBytes {
+			break
+		}
+	}
+	batch := slices.Clone(l.waiting[:count])
+	l.waiting = slices.Delete(l.waiting, 0, count)
+	for _, one := range batch {
+		one.isSent = true
+		if !one.repeatable {
+			l.unsafe--
+			l.isOrdered = true
+		}
+	}
+	return batch
+}
+
+// batchCall is a batch that is sent until each of its items has a result.
+type batchCall struct {
+	lane     *lane
+	batch    []*item
+	patience *patience
+	began    time.Duration
+	attempt  *attempt
+	repeated bool
+}
+
+func (c *batchCall) finish() {
+	for {
+		c.send()
+		if len(c.batch) == 0 {
+			return
+		}
+		c.patience.pause(context.Background())
+	}
+}
+
+func (c *batchCall) send() {
+	prefix, err := c.prefix()
+	if err != nil {
+		if failure := asError(err); !c.patience.allows(failure, true) {
+			c.fail(failure)
+		}
+		return
+	}
+	if c.lane.verb == "ack" {
+		c.sortByClaim()
+	}
+	verb := strings.TrimSuffix(c.lane.verb, "_dead")
+	read, err := c.lane.partition.call(context.Background(), verb, c.lane.fence, append(prefix, c.arguments()...)...)
+	var texts []string
+	if err == nil {
+		texts, err = resultTexts(verb, read, len(c.batch))
+	}
+	if err != nil {
+		c.notReplied(asError(err))
+		return
+	}
+	batch := c.batch
+	c.batch = nil
+	for at, text := range texts {
+		c.judge(batch[at], text, read.nowUs)
+	}
+	if len(c.batch) > 0 {
+		c.attempt, c.repeated = nil, false // the items that are left are sent as a new call
+	}
+}
+
+// prefix is what is sent before the items.
+func (c *batchCall) prefix() ([]any, error) {
+	ctx := context.Background()
+	switch c.lane.verb {
+	case "push", "upsert":
+		if c.attempt == nil {
+			made, err := c.lane.partition.newAttempt(ctx)
+			if err != nil {
+				return nil, err
+			}
+			c.attempt = made
+		}
+		return []any{c.attempt.argument}, nil
+	case "cancel", "cancel_dead":
+		dead := ""
+		if c.lane.verb == "cancel_dead" {
+			dead = "1"
+		}
+		if !c.repeated {
+			return []any{dead}, nil
+		}
+		since, err := c.lane.partition.since(ctx, c.began)
+		return []any{strings.TrimSpace(fmt.Sprintf("%s since=%d", dead, since))}, err
+	}
+	return nil, nil
+}
+
+// sortByClaim puts the items of one claim side by side: an ack names each claim once.
+func (c *batchCall) sortByClaim() {
+	slices.SortStableFunc(c.batch, func(a, b *item) int {
+		return strings.Compare(a.arguments[0].(string), b.arguments[0].(string))
+	})
+}
+
+func (c *batchCall) arguments() []any {
+	var arguments []any
+	if c.lane.verb != "ack" {
+		for _, one := range c.batch {
+			arguments = append(arguments, one.arguments...)
+		}
+		return arguments
+	}
+	for from := 0; from < len(c.batch); {
+		token := c.batch[from].arguments[0]
+		to := from + 1
+		for to < len(c.batch) && c.batch[to].arguments[0] == token {
+			to++
+		}
+		arguments = append(arguments, token, to-from)
+		for _, one := range c.batch[from:to] {
+			arguments = append(arguments, one.arguments[1])
+		}
+		from = to
+	}
+	return arguments
+}
+
+// judge gives a result to its caller, or keeps the item for a new call.
+func (c *batchCall) judge(one *item, text string, nowUs int64) {
+	then := isFinal
+	if c.attempt != nil {
+		then = verdictOf(text, c.repeated, c.attempt.latestStartUs)
+	}
+	verb := c.lane.verb
+	switch then {
+	case sendAgain:
+		late := &Error{Kind: KindTimeout, Applied: AppliedNo, Text: verb + " was too late: the server's clock was set"}
+		if c.patience.allows(late, true) {
+			c.batch = append(c.batch, one)
+		} else {
+			one.finish(answer{}, late)
+		}
+	case isUnknown:
+		why := verb + " was repeated for up to " + patienceLimit.String() + " and its first reply was lost"
+		one.finish(answer{}, &Error{Kind: KindTimeout, Applied: AppliedUnknown, Text: why})
+	default:
+		one.finish(answer{text, nowUs, c.repeated}, nil)
+	}
+}
+
+func (c *batchCall) notReplied(failure *Error) {
+	if failure.isRemapped() {
+		if c.repeated {
+			failure = failure.ofRepeated()
+		}
+		for _, one := range c.batch {
+			one.finish(answer{}, &refusal{failure})
+		}
+		c.batch = nil
+		return
+	}
+	var again []*item
+	c.batch = slices.DeleteFunc(c.batch, func(one *item) bool {
+		mayRepeat := c.patience.allows(failure, one.repeatable)
+		if mayRepeat {
+			again = append(again, one)
+		}
+		return mayRepeat
+	})
+	c.fail(failure)
+	c.batch = again
+	c.repeated = c.repeated || failure.Applied != AppliedNo
+}
+
+func (c *batchCall) fail(failure *Error) {
+	if c.repeated {
+		failure = failure.ofRepeated()
+	}
+	for _, one := range c.batch {
+		one.finish(answer{}, failure)
+	}
+	c.batch = nil
+}
+
+func resultTexts(verb string, read *reply, items int) ([]string, error) {
+	texts, ok := read.texts(0)
+	if ok && len(texts) == 1 && (verb == "push" || verb == "ack") {
+		return slices.Repeat(texts, items), nil // one result stands for all items
+	}
+	if !ok || len(texts) != items {
+		return nil, unexpected(verb, read.body)
+	}
+	return texts, nil
+}

@@ -1,0 +1,339 @@
+#!lua flags=allow-oom
+-- Made by scripts/lua-dist from lua/bury.lua and lua/blocks: change these, not this file.
+-- bury: declares messages dead (leased -> dead), with a reason; charges no attempt. Without a token, for an operator:
+--       a waiting message dies at once (scheduled or ready -> dead), a leased one when its lease ends without an ack.
+-- KEYS   the ten of the queue
+-- ARGV   now | per delivery, 1 to 1,000: id, token, reason (its first 1,024 bytes are kept)
+--        now | per message, 1 to 1,000: id, the word any in place of a token, reason
+-- Reply  {header, {OK | GONE | LOST, ...}}; of an operator {header, {OK | MARKED | DEAD | GONE | MOVING | AWAY, ...}}
+--        MARKED: it is leased. Unless it is acked or has a next message, it will be dead when its lease ends
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+-- Cost   O(log n) a delivery; of an operator one scan of the ready list if one is ready
+-- Again  LOST; of an operator harmless
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, parked_until, closed_until =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
+local function int(number) return string.format('%d', number) end
+-- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
+local clock, epoch, known, probes = ARGV[1], nil, nil, nil
+if layout and layout ~= '1' then
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
+  end
+  if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
+    epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
+  end
+end
+local by_operator = ARGV[3] == 'any'
+if by_operator then
+  -- A call that names ids says which map chose the partition: ARGV[1] is m and its epoch, and in tests a blank and the
+  -- clock. Another map may have the ids elsewhere. p instead of m: the call creates nothing here, because the ids belong
+  -- to other partitions now; it finds those that have not moved yet.
+  --   known, probes  the epoch of the call, if it has one; whether it is such a probe
+  local form = clock and string.byte(clock)
+  if form == 109 or form == 112 then
+    local digits, after = string.match(clock, '^.(%d+)(.*)$')
+    known, clock = tonumber(digits), after == '' and '' or string.match(after or '', '^ (.+)$')
+    probes = form == 112
+  end
+  if epoch or known or slash ~= '' then
+    local behind = slash ~= '' and not epoch or epoch and known and known > epoch
+    if behind then
+      return redis.error_reply('BEHIND this partition has ' .. (epoch and 'an old' or 'no') .. ' map of the queue: call '
+        .. 'remap here with forward and the map in meta of the home, and repeat the call')
+    end
+    if known ~= epoch then
+      return redis.error_reply('REMAPPED this partition has ' .. (epoch and 'epoch ' .. int(epoch) or 'no map')
+        .. ', the call has ' .. (known and 'epoch ' .. int(known) or 'no epoch') .. ': read the map in meta of the home, '
+        .. 'find the partition of each id, and repeat the call with the epoch of the map')
+    end
+  end
+end
+local now_us
+if clock == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif string.find(clock or '', '^%d+%.?%d*$') and redis.call('HGET', META, 'test') then
+  now_us = math.floor(clock * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+-- Nothing is promoted or claimed before `closed`: `opens`, the time of closed_until, or never while the queue is full.
+-- False: it is open. The claim that uses up max_leased writes "full" before the time; lengths say whether it still is.
+local opens, closed = false, false
+if closed_until then
+  opens = tonumber(string.match(closed_until, '^f?u?l?l? ?(%d+)$') or 0)
+  opens = opens > now and opens
+  closed = opens
+  if string.byte(closed_until) == 102 then
+    -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+    local function is_full()
+      local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
+      -- Each message is in one state, so the leased ones are what the others leave.
+      local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+        - redis.call('ZCARD', KEYS[7]) + 2
+      return most and leased >= most
+    end
+    closed = is_full() and math.huge or opens
+  end
+end
+local NEVER = 7258118400000 -- 2200-01-01: the due time of timers that wait for nothing
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time. A score costs as much as three lengths: that of LEASES is read once, at the end.
+local old_head, old_length = first_score(SCHEDULED), redis.call('LLEN', READY)
+redis.call('ZCARD', LEASES)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, length)
+  head = head or changed and first_score(SCHEDULED) or old_head
+  -- The end of a call: counts it, wakes nodes, makes `header`. As a function it costs as much as two commands, so the
+  -- scripts of each message's life have it inline.
+  --   changed, quiet  whether the call wrote something; whether it leaves the wake-up list and the channel alone
+  --   head, length    the first score of SCHEDULED now; how many entries READY has, or nil: to be read
+  if changed and layout then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  local next_deadline = first_score(LEASES)
+  length = length or not changed and old_length
+  if closed == math.huge and changed and not quiet then
+    -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+    local function is_full()
+      local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
+      -- Each message is in one state, so the leased ones are what the others leave.
+      local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+        - redis.call('ZCARD', KEYS[7]) + 2
+      return most and leased >= most
+    end
+    if not is_full() then -- a lease ended: wake nodes as for a new head
+      local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
+      closed = rest > now and rest
+      redis.call('HSET', META, 'closed_until', int(rest))
+      old_head, old_length = math.huge, 1
+    end
+  end
+  if closed then -- as if no message were due earlier, and ready ones then
+    length = length or redis.call('LLEN', READY)
+    head, length = length > 1 and closed or math.max(head, closed), 1
+    old_head = old_length > 1 and closed or math.max(old_head, closed)
+  end
+  if layout and not paused and not quiet then
+    local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
+    if head <= now or (length or redis.call('LLEN', READY)) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+      if parked then -- a parked node does not wait on the wake-up list
+        local first_ready = old_length < 2 and (length or redis.call('LLEN', READY)) > 1
+        if first_ready or head < old_head then
+          redis.pcall('SPUBLISH', base .. ':notice', int(first_ready and math.min(head, now) or head))
+        end
+      end
+    elseif head < old_head and (parked or head - now <= 2000) then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  local header = {now_us, '', 0, -1, -1, 0}
+  if layout then
+    header = {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1,
+      next_deadline < NEVER and next_deadline or -1, paused and 1 or 0, epoch}
+  end
+  return header
+end
+local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
+end
+local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
+local function set_attrs(id, failures, crashes, due, options, reason)
+  if failures + crashes == 0 and not due and options == '' and reason == '' then
+    return redis.call('HDEL', ATTRS, id)
+  end
+  local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
+  redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
+end
+-- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
+-- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
+-- SINCE_MARK, before an id: when the delivery of an extended message began, in CLAIMS. The audit of release 0.1 passes
+-- over such a name.
+local LEASE_MARK, COUNT_MARK, SINCE_MARK = '\1', '\2', '\0='
+-- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
+local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
+-- Takes `count` ids from under the claim's lease. The lease ends with the last one.
+local function release_from_claim(token, count)
+  local held = tonumber(redis.call('HGET', CLAIMS, COUNT_MARK .. token))
+  if held and held > count then
+    redis.call('HSET', CLAIMS, COUNT_MARK .. token, held - count)
+  elseif held then
+    redis.call('HDEL', CLAIMS, LEASE_MARK .. token, COUNT_MARK .. token)
+    redis.call('ZREM', LEASES, LEASE_MARK .. token)
+  end
+end
+-- Returns GONE or LOST; or nil, the id's value in CLAIMS and its original due time, if this token holds it.
+local function refusal_of(id, token)
+  if (string.byte(id) or 0) < 32 then return 'GONE' end -- the placeholder, a timer, the record of a claim: no message
+  local claim = redis.call('HGET', CLAIMS, id)
+  if claim and #token == 16 and string.sub(claim, 1, 16) == token then
+    return nil, claim, tonumber(string.match(claim, '^%d+', 17)) or 0
+  end
+  return redis.call('HEXISTS', MESSAGES, id) == 1 and 'LOST' or 'GONE'
+end
+local ended = {} -- how many ids left the lease of each claim
+local function end_lease(id, claim) -- end_claims must follow
+  redis.call('HDEL', CLAIMS, id)
+  if has_own_lease(claim) then
+    redis.call('HDEL', CLAIMS, SINCE_MARK .. id)
+    redis.call('ZREM', LEASES, id)
+  else
+    local token = string.sub(claim, 1, 16)
+    ended[token] = (ended[token] or 0) + 1
+  end
+end
+local function end_claims()
+  for token, count in pairs(ended) do
+    release_from_claim(token, count)
+  end
+end
+-- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
+-- '<due> <options>', LF, payload.
+local NEXT_MARK = '\3'
+if (layout or '') >= '3' then -- writes nothing; consumers with the rights of an older release are refused before
+  redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
+end
+local function start_next(id) -- makes it the message of this id; returns its due as text, nil if there is none
+  local kept = (layout or '') >= '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id) or ''
+  local due, options, at = string.match(kept, '^(%d+) ([^\n]*)\n()') -- a pattern for the payload would read each byte
+  if not due then return nil end
+  redis.call('HDEL', ATTRS, NEXT_MARK .. id)
+  redis.call('HDEL', MESSAGES, id)
+  redis.call('HSETNX', MESSAGES, id, string.sub(kept, at))
+  set_attrs(id, 0, 0, nil, options, '')
+  redis.call('ZADD', SCHEDULED, due, id)
+  return due
+end
+local count = (#ARGV - 1) / 3
+local form = count >= 1 and count <= 1000 and count % 1 == 0
+for i = 3, #ARGV, 3 do
+  form = form and (ARGV[i] == 'any') == by_operator
+end
+if not form then
+  return redis.error_reply(
+    'BADARGS bury takes now, then id, token, reason for 1 to 1000 deliveries; or any in place of each token')
+end
+redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD)
+local replies, changed, died = {}, 0, 0
+local function die(id, failures, crashes, options, reason)
+  set_attrs(id, failures, crashes, nil, options, string.sub(reason, 1, 1024))
+  redis.call('ZADD', DEAD, now, id)
+  died = died + 1
+end
+if by_operator then
+  redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+  -- Buries whatever has these ids: at once what waits, and what is leased when its lease ends.
+  -- What a call replies about an id that is not here, while the partitions change. `word`: what this partition remembers
+  -- of the id.
+  --   MOVING      the message is on its way to another partition: the caller asks again soon
+  --   AWAY        to a probe: the caller asks the partition that the id belongs to now
+  --   AWAY word   to a probe: that is the reply, unless that partition has the message
+  -- The batch that has left this partition and has not arrived for sure, in CLAIMS: the ids in it, each between two line
+  -- feeds; and the batch itself. META's `moving` says `<number> <tag> <messages>` of it, and is empty without one.
+  local DEPARTED_IDS, DEPARTED = '\4', '\5'
+  local flight = epoch and redis.call('HGET', CLAIMS, DEPARTED_IDS)
+  local function away(id, word)
+    if flight and string.find(flight, '\n' .. id .. '\n', 1, true) then return 'MOVING' end
+    return not probes and (word or 'ABSENT') or word and 'AWAY ' .. word or 'AWAY'
+  end
+  local function state_of(id)
+    if (string.byte(id) or 0) < 32 then return 'absent' end -- the placeholder or an entry of a claim, no message
+    if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
+    if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
+    if redis.call('ZSCORE', DEAD, id) then return 'dead' end
+    return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
+  end
+  local entries, listed
+  local function ready_entry(id) -- of a ready message: '<due ms>:<id>'
+    if not entries then
+      entries, listed = {}, redis.call('LRANGE', READY, 1, -1)
+      for _, found in ipairs(listed) do
+        entries[string.match(found, '^%d+:(.*)$') or ''] = found
+      end
+    end
+    return entries[id]
+  end
+  -- Removes these entries (the keys of `gone`) from READY. LREM scans, so it starts from the nearer end.
+  local function remove_ready(gone)
+    local before = 0
+    for i, found in ipairs(next(gone) and listed or {}) do
+      if gone[found] then
+        redis.call('LREM', READY, before <= #listed - i and 1 or -1, found)
+      else
+        before = before + 1
+      end
+    end
+  end
+  -- Zeros before the due in an id's claim are flags: one for a window, two for a message that dies when this lease ends.
+  local function to_bury(claim) return string.find(claim, '^00%d', 17) ~= nil end
+  local unlisted = {}
+  for i = 1, count do
+    local id = ARGV[3 * i - 1]
+    local state = state_of(id)
+    if state == 'leased' then
+      local claim = redis.call('HGET', CLAIMS, id)
+      if not to_bury(claim) then
+        redis.call('HSET', CLAIMS, id, string.sub(claim, 1, 16) .. '00' .. string.sub(claim, 17))
+        changed = changed + 1
+      end
+      replies[i] = 'MARKED'
+    elseif state == 'scheduled' or state == 'ready' then
+      if state == 'ready' then
+        unlisted[ready_entry(id) or ''] = true
+      end
+      redis.call('ZREM', SCHEDULED, id)
+      local failures, crashes, _, options = attrs_of(id)
+      die(id, failures, crashes, options, ARGV[3 * i + 1])
+      replies[i], changed = 'OK', changed + 1
+    else
+      local gone = state == 'absent' and away(id)
+      replies[i] = gone == 'ABSENT' and 'GONE' or gone or 'DEAD'
+    end
+  end
+  remove_ready(unlisted)
+else
+  for i = 1, count do
+    local id = ARGV[3 * i - 1]
+    local refusal, claim = refusal_of(id, ARGV[3 * i])
+    if refusal then
+      replies[i] = refusal
+    else
+      local failures, crashes, _, options = attrs_of(id)
+      end_lease(id, claim)
+      if not start_next(id) then
+        die(id, failures, crashes, options, ARGV[3 * i + 1])
+      end
+      replies[i], changed = 'OK', changed + 1
+    end
+  end
+end
+if died > 0 then
+  redis.call('HINCRBY', META, 'died', died)
+end
+end_claims()
+return {finish(changed > 0), replies}

@@ -1,0 +1,311 @@
+#!lua flags=allow-oom
+-- Made by scripts/lua-dist from lua/cancel.lua and lua/blocks: change these, not this file.
+-- cancel: removes waiting messages (scheduled or ready -> absent), and dead ones if asked. After CANCELLED no claim
+--         grants the message.
+-- KEYS   the ten of the queue
+-- ARGV   now | dead: 1 to cancel dead messages too, else empty; a repetition adds since=MS, the server's time at the
+--        first call | 1 to 1,000 ids
+-- Reply  {header, {CANCELLED | CANCELLED earlier | CANCELLED next | LEASED | DEAD | ABSENT | MOVING | AWAY |
+--        AWAY CANCELLED, ...}}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+--        CANCELLED next: a node has the message; the one that a push kept for after it is gone
+-- Cost   O(log n) an id; one scan of the ready list if one is ready
+-- Again  CANCELLED for 12 s after the last cancel of the id; with since, a message pushed under the id meanwhile stays
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, parked_until, closed_until =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
+local function int(number) return string.format('%d', number) end
+-- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
+local clock, epoch, known, probes = ARGV[1], nil, nil, nil
+if layout and layout ~= '1' then
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
+  end
+  if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
+    epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
+  end
+end
+-- A call that names ids says which map chose the partition: ARGV[1] is m and its epoch, and in tests a blank and the
+-- clock. Another map may have the ids elsewhere. p instead of m: the call creates nothing here, because the ids belong
+-- to other partitions now; it finds those that have not moved yet.
+--   known, probes  the epoch of the call, if it has one; whether it is such a probe
+local form = clock and string.byte(clock)
+if form == 109 or form == 112 then
+  local digits, after = string.match(clock, '^.(%d+)(.*)$')
+  known, clock = tonumber(digits), after == '' and '' or string.match(after or '', '^ (.+)$')
+  probes = form == 112
+end
+if epoch or known or slash ~= '' then
+  local behind = slash ~= '' and not epoch or epoch and known and known > epoch
+  if behind then
+    return redis.error_reply('BEHIND this partition has ' .. (epoch and 'an old' or 'no') .. ' map of the queue: call '
+      .. 'remap here with forward and the map in meta of the home, and repeat the call')
+  end
+  if known ~= epoch then
+    return redis.error_reply('REMAPPED this partition has ' .. (epoch and 'epoch ' .. int(epoch) or 'no map')
+      .. ', the call has ' .. (known and 'epoch ' .. int(known) or 'no epoch') .. ': read the map in meta of the home, '
+      .. 'find the partition of each id, and repeat the call with the epoch of the map')
+  end
+end
+local now_us
+if clock == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif string.find(clock or '', '^%d+%.?%d*$') and redis.call('HGET', META, 'test') then
+  now_us = math.floor(clock * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+-- Nothing is promoted or claimed before `closed`: `opens`, the time of closed_until, or never while the queue is full.
+-- False: it is open. The claim that uses up max_leased writes "full" before the time; lengths say whether it still is.
+local opens, closed = false, false
+if closed_until then
+  opens = tonumber(string.match(closed_until, '^f?u?l?l? ?(%d+)$') or 0)
+  opens = opens > now and opens
+  closed = opens
+  if string.byte(closed_until) == 102 then
+    -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+    local function is_full()
+      local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
+      -- Each message is in one state, so the leased ones are what the others leave.
+      local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+        - redis.call('ZCARD', KEYS[7]) + 2
+      return most and leased >= most
+    end
+    closed = is_full() and math.huge or opens
+  end
+end
+local NEVER = 7258118400000 -- 2200-01-01: the due time of timers that wait for nothing
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time. A score costs as much as three lengths: that of LEASES is read once, at the end.
+local old_head, old_length = first_score(SCHEDULED), redis.call('LLEN', READY)
+redis.call('ZCARD', LEASES)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, length)
+  head = head or changed and first_score(SCHEDULED) or old_head
+  -- The end of a call: counts it, wakes nodes, makes `header`. As a function it costs as much as two commands, so the
+  -- scripts of each message's life have it inline.
+  --   changed, quiet  whether the call wrote something; whether it leaves the wake-up list and the channel alone
+  --   head, length    the first score of SCHEDULED now; how many entries READY has, or nil: to be read
+  if changed and layout then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  local next_deadline = first_score(LEASES)
+  length = length or not changed and old_length
+  if closed == math.huge and changed and not quiet then
+    -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+    local function is_full()
+      local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
+      -- Each message is in one state, so the leased ones are what the others leave.
+      local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+        - redis.call('ZCARD', KEYS[7]) + 2
+      return most and leased >= most
+    end
+    if not is_full() then -- a lease ended: wake nodes as for a new head
+      local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
+      closed = rest > now and rest
+      redis.call('HSET', META, 'closed_until', int(rest))
+      old_head, old_length = math.huge, 1
+    end
+  end
+  if closed then -- as if no message were due earlier, and ready ones then
+    length = length or redis.call('LLEN', READY)
+    head, length = length > 1 and closed or math.max(head, closed), 1
+    old_head = old_length > 1 and closed or math.max(old_head, closed)
+  end
+  if layout and not paused and not quiet then
+    local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
+    if head <= now or (length or redis.call('LLEN', READY)) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+      if parked then -- a parked node does not wait on the wake-up list
+        local first_ready = old_length < 2 and (length or redis.call('LLEN', READY)) > 1
+        if first_ready or head < old_head then
+          redis.pcall('SPUBLISH', base .. ':notice', int(first_ready and math.min(head, now) or head))
+        end
+      end
+    elseif head < old_head and (parked or head - now <= 2000) then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  local header = {now_us, '', 0, -1, -1, 0}
+  if layout then
+    header = {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1,
+      next_deadline < NEVER and next_deadline or -1, paused and 1 or 0, epoch}
+  end
+  return header
+end
+-- What a call replies about an id that is not here, while the partitions change. `word`: what this partition remembers
+-- of the id.
+--   MOVING      the message is on its way to another partition: the caller asks again soon
+--   AWAY        to a probe: the caller asks the partition that the id belongs to now
+--   AWAY word   to a probe: that is the reply, unless that partition has the message
+-- The batch that has left this partition and has not arrived for sure, in CLAIMS: the ids in it, each between two line
+-- feeds; and the batch itself. META's `moving` says `<number> <tag> <messages>` of it, and is empty without one.
+local DEPARTED_IDS, DEPARTED = '\4', '\5'
+local flight = epoch and redis.call('HGET', CLAIMS, DEPARTED_IDS)
+local function away(id, word)
+  if flight and string.find(flight, '\n' .. id .. '\n', 1, true) then return 'MOVING' end
+  return not probes and (word or 'ABSENT') or word and 'AWAY ' .. word or 'AWAY'
+end
+local function state_of(id)
+  if (string.byte(id) or 0) < 32 then return 'absent' end -- the placeholder or an entry of a claim, no message
+  if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
+  if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
+  if redis.call('ZSCORE', DEAD, id) then return 'dead' end
+  return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
+end
+local entries, listed
+local function ready_entry(id) -- of a ready message: '<due ms>:<id>'
+  if not entries then
+    entries, listed = {}, redis.call('LRANGE', READY, 1, -1)
+    for _, found in ipairs(listed) do
+      entries[string.match(found, '^%d+:(.*)$') or ''] = found
+    end
+  end
+  return entries[id]
+end
+-- Removes these entries (the keys of `gone`) from READY. LREM scans, so it starts from the nearer end.
+local function remove_ready(gone)
+  local before = 0
+  for i, found in ipairs(next(gone) and listed or {}) do
+    if gone[found] then
+      redis.call('LREM', READY, before <= #listed - i and 1 or -1, found)
+    else
+      before = before + 1
+    end
+  end
+end
+-- RECENT remembers, each until its score:
+--   an id + CANCELLED or PUSHED_AGAIN   it was cancelled or purged; PUSHED_AGAIN: and pushed again since then
+--   CALL_MARK attempt                   this call of push was made; + PARTLY: of its items only those below count
+--   CALL_MARK attempt ' ' id            such an item
+--   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
+--   WINDOW_MARK id                      a push gave it a window: until then it creates no message of this id
+--   OUTCOME_MARK, char(64 + k), id      a message with a window ended at the score - 2^k ms; + DROPPED: it expired
+-- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up; windows_until
+-- that of WINDOW_MARK.
+local CALL_MARK, ENDED_MARK, WINDOW_MARK, OUTCOME_MARK = '\3', '\4', '\5', '\6'
+local CANCELLED, PUSHED_AGAIN, PARTLY, DROPPED = 0.5, 0.25, 0.5, 0.5
+local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
+  local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
+  if over > 0 then
+    redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
+  end
+end
+local memory, memory_ms = {}, string.format('%.3f', now_us / 1000 + REPEAT_MS)
+local function remember(score, name)
+  memory[#memory + 1] = score
+  memory[#memory + 1] = name
+end
+local function remember_end(id) remember(memory_ms, ENDED_MARK .. id) end
+local function write_memory(removed) -- removed: by id, what was cancelled or purged, which ends its window
+  if #memory == 0 then return end
+  local latest, windows_until = unpack(redis.call('HMGET', META, 'ended_until', 'windows_until'))
+  latest = latest or '0'
+  if removed and windows_until then
+    local ended = {}
+    for id in pairs(removed) do
+      ended[#ended + 1] = '0' -- not now: the clock may go back
+      ended[#ended + 1] = WINDOW_MARK .. id
+    end
+    redis.call('ZADD', RECENT, 'XX', unpack(ended))
+  end
+  local later = string.find(latest, '^%d+$') and now_up + REPEAT_MS + 1 - tonumber(latest) or 0
+  redis.call('ZADD', RECENT, unpack(memory))
+  if later > 0 then
+    redis.call('HINCRBY', META, 'ended_until', int(later))
+  end
+  trim_recent(#memory)
+end
+local dead, since = ARGV[2], nil
+if dead ~= '' and dead ~= '1' then
+  dead, since = string.match(dead or '', '^(1?) ?since=(%d+)$')
+end
+if #ARGV < 3 or #ARGV > 1002 or not dead then
+  return redis.error_reply(
+    'BADARGS cancel takes now, dead (1 or empty; in a repetition also since=MS), then 1 to 1000 ids')
+end
+redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES)
+redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
+-- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
+-- '<due> <options>', LF, payload.
+local NEXT_MARK = '\3'
+local replies, gone, unlisted, cancelled, unfollowed = {}, 0, {}, {}, 0
+local function cancel_next(id)
+  local removed = (layout or '') >= '3' and redis.call('HDEL', ATTRS, NEXT_MARK .. id) or 0
+  unfollowed = unfollowed + removed
+  return removed == 1
+end
+local function remembered(id, fraction) -- the score, if RECENT holds the id with this fraction
+  local recent = tonumber(redis.call('ZSCORE', RECENT, id) or 0)
+  return recent > now and recent <= now_up + REPEAT_MS + 2 and recent % 1 == fraction and recent
+end
+local function cancelled_earlier(id) -- whether the id was cancelled since the first call, and pushed again
+  local recent = remembered(id, PUSHED_AGAIN)
+  return recent and math.floor(recent) - REPEAT_MS >= tonumber(since)
+end
+local function remember_cancel(id, ms)
+  remember(string.format('%.2f', ms + REPEAT_MS + CANCELLED), id)
+  remember_end(id)
+  cancelled[id] = ms
+end
+for i = 3, #ARGV do
+  local id = ARGV[i]
+  local state = state_of(id)
+  if since and cancelled_earlier(id) then
+    replies[#replies + 1] = 'CANCELLED earlier'
+  elseif state == 'leased' and cancel_next(id) then
+    replies[#replies + 1] = 'CANCELLED next'
+  elseif state == 'leased' or state == 'dead' and dead == '' then
+    replies[#replies + 1] = string.upper(state)
+  elseif state == 'absent' then
+    local mark = remembered(id, CANCELLED)
+    local earlier = cancelled[id] or mark and math.floor(mark) - REPEAT_MS
+    -- By another caller: no undo fits its time. A probe prolongs no memory: it would never end.
+    if earlier and not probes and not (since and earlier >= tonumber(since)) then
+      remember_cancel(id, now_up + 1)
+    end
+    replies[#replies + 1] = away(id, earlier and 'CANCELLED' or nil)
+  else
+    if state == 'scheduled' then
+      redis.call('ZREM', SCHEDULED, id)
+    elseif state == 'ready' then
+      unlisted[ready_entry(id) or ''] = true
+    else
+      redis.call('ZREM', DEAD, id)
+    end
+    redis.call('HDEL', MESSAGES, id)
+    redis.call('HDEL', ATTRS, id)
+    remember_cancel(id, now_up)
+    gone = gone + 1
+    replies[#replies + 1] = 'CANCELLED'
+  end
+end
+if gone > 0 then
+  remove_ready(unlisted)
+  redis.call('HINCRBY', META, 'cancelled', gone)
+end
+write_memory(cancelled)
+return {finish(gone + unfollowed > 0), replies}

@@ -1,0 +1,355 @@
+#!lua flags=allow-oom
+-- Made by scripts/lua-dist from lua/reap.lua and lua/blocks: change these, not this file.
+-- reap: takes back deliveries whose lease ran out (leased -> scheduled, crashes + 1; or dead beyond max_crashes, 5).
+--       After its first crash a message is due at once; after crash c >= 2 in 2^(c-1) s times 0.5 to 1.5, so that a
+--       message that kills its node does not take the same neighbours with it each time. Nothing is reaped before
+--       META's reap_after, nor while no node has beaten for 3 s: after an outage live nodes extend first.
+--       A message that an operator wants dead dies (bury).
+--       With ids: for an operator, and the leases of these ids, as if they had run out.
+-- KEYS   the ten of the queue
+-- ARGV   now | limit: 1 to 1,000
+--        now | ids | per message, 1 to 1,000: id, the 16 digits that get and peek name its lease by
+-- Reply  {header, reaped, of these dead}; ids: {header, {SCHEDULED <ms> | DEAD | GONE | LOST | MOVING | AWAY,
+--        ...}}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+-- Cost   O(log n) a delivery; it looks at about 2,000 granted ids at most
+-- Again  takes the rest; ids: LOST
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, parked_until, closed_until =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
+local function int(number) return string.format('%d', number) end
+-- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
+local clock, epoch, known, probes = ARGV[1], nil, nil, nil
+if layout and layout ~= '1' then
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
+  end
+  if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
+    epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
+  end
+end
+if ARGV[2] == 'ids' then
+  -- A call that names ids says which map chose the partition: ARGV[1] is m and its epoch, and in tests a blank and the
+  -- clock. Another map may have the ids elsewhere. p instead of m: the call creates nothing here, because the ids belong
+  -- to other partitions now; it finds those that have not moved yet.
+  --   known, probes  the epoch of the call, if it has one; whether it is such a probe
+  local form = clock and string.byte(clock)
+  if form == 109 or form == 112 then
+    local digits, after = string.match(clock, '^.(%d+)(.*)$')
+    known, clock = tonumber(digits), after == '' and '' or string.match(after or '', '^ (.+)$')
+    probes = form == 112
+  end
+  if epoch or known or slash ~= '' then
+    local behind = slash ~= '' and not epoch or epoch and known and known > epoch
+    if behind then
+      return redis.error_reply('BEHIND this partition has ' .. (epoch and 'an old' or 'no') .. ' map of the queue: call '
+        .. 'remap here with forward and the map in meta of the home, and repeat the call')
+    end
+    if known ~= epoch then
+      return redis.error_reply('REMAPPED this partition has ' .. (epoch and 'epoch ' .. int(epoch) or 'no map')
+        .. ', the call has ' .. (known and 'epoch ' .. int(known) or 'no epoch') .. ': read the map in meta of the home, '
+        .. 'find the partition of each id, and repeat the call with the epoch of the map')
+    end
+  end
+end
+local now_us
+if clock == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif string.find(clock or '', '^%d+%.?%d*$') and redis.call('HGET', META, 'test') then
+  now_us = math.floor(clock * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+-- Nothing is promoted or claimed before `closed`: `opens`, the time of closed_until, or never while the queue is full.
+-- False: it is open. The claim that uses up max_leased writes "full" before the time; lengths say whether it still is.
+local opens, closed = false, false
+if closed_until then
+  opens = tonumber(string.match(closed_until, '^f?u?l?l? ?(%d+)$') or 0)
+  opens = opens > now and opens
+  closed = opens
+  if string.byte(closed_until) == 102 then
+    -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+    local function is_full()
+      local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
+      -- Each message is in one state, so the leased ones are what the others leave.
+      local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+        - redis.call('ZCARD', KEYS[7]) + 2
+      return most and leased >= most
+    end
+    closed = is_full() and math.huge or opens
+  end
+end
+local NEVER = 7258118400000 -- 2200-01-01: the due time of timers that wait for nothing
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time. A score costs as much as three lengths: that of LEASES is read once, at the end.
+local old_head, old_length = first_score(SCHEDULED), redis.call('LLEN', READY)
+redis.call('ZCARD', LEASES)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, length)
+  head = head or changed and first_score(SCHEDULED) or old_head
+  -- The end of a call: counts it, wakes nodes, makes `header`. As a function it costs as much as two commands, so the
+  -- scripts of each message's life have it inline.
+  --   changed, quiet  whether the call wrote something; whether it leaves the wake-up list and the channel alone
+  --   head, length    the first score of SCHEDULED now; how many entries READY has, or nil: to be read
+  if changed and layout then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  local next_deadline = first_score(LEASES)
+  length = length or not changed and old_length
+  if closed == math.huge and changed and not quiet then
+    -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+    local function is_full()
+      local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
+      -- Each message is in one state, so the leased ones are what the others leave.
+      local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+        - redis.call('ZCARD', KEYS[7]) + 2
+      return most and leased >= most
+    end
+    if not is_full() then -- a lease ended: wake nodes as for a new head
+      local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
+      closed = rest > now and rest
+      redis.call('HSET', META, 'closed_until', int(rest))
+      old_head, old_length = math.huge, 1
+    end
+  end
+  if closed then -- as if no message were due earlier, and ready ones then
+    length = length or redis.call('LLEN', READY)
+    head, length = length > 1 and closed or math.max(head, closed), 1
+    old_head = old_length > 1 and closed or math.max(old_head, closed)
+  end
+  if layout and not paused and not quiet then
+    local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
+    if head <= now or (length or redis.call('LLEN', READY)) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+      if parked then -- a parked node does not wait on the wake-up list
+        local first_ready = old_length < 2 and (length or redis.call('LLEN', READY)) > 1
+        if first_ready or head < old_head then
+          redis.pcall('SPUBLISH', base .. ':notice', int(first_ready and math.min(head, now) or head))
+        end
+      end
+    elseif head < old_head and (parked or head - now <= 2000) then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  local header = {now_us, '', 0, -1, -1, 0}
+  if layout then
+    header = {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1,
+      next_deadline < NEVER and next_deadline or -1, paused and 1 or 0, epoch}
+  end
+  return header
+end
+local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
+end
+local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
+local function set_attrs(id, failures, crashes, due, options, reason)
+  if failures + crashes == 0 and not due and options == '' and reason == '' then
+    return redis.call('HDEL', ATTRS, id)
+  end
+  local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
+  redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
+end
+-- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
+-- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
+-- SINCE_MARK, before an id: when the delivery of an extended message began, in CLAIMS. The audit of release 0.1 passes
+-- over such a name.
+local LEASE_MARK, COUNT_MARK, SINCE_MARK = '\1', '\2', '\0='
+-- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
+local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
+-- Takes `count` ids from under the claim's lease. The lease ends with the last one.
+local function release_from_claim(token, count)
+  local held = tonumber(redis.call('HGET', CLAIMS, COUNT_MARK .. token))
+  if held and held > count then
+    redis.call('HSET', CLAIMS, COUNT_MARK .. token, held - count)
+  elseif held then
+    redis.call('HDEL', CLAIMS, LEASE_MARK .. token, COUNT_MARK .. token)
+    redis.call('ZREM', LEASES, LEASE_MARK .. token)
+  end
+end
+-- Ends the delivery of a message that an operator wants dead, if it is one.
+-- Zeros before the due in an id's claim are flags: one for a window, two for a message that dies when this lease ends.
+local function to_bury(claim) return string.find(claim, '^00%d', 17) ~= nil end
+local buried = 0
+local function bury_marked(id, claim, failures, crashes, options, reason)
+  if not to_bury(claim) then return false end
+  local why = 'buried when its lease ended' .. (reason ~= '' and ': ' .. reason or '')
+  set_attrs(id, failures, crashes, nil, options, string.sub(why, 1, 1024))
+  redis.call('ZADD', DEAD, now, id)
+  buried = buried + 1
+  return true
+end
+-- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
+-- '<due> <options>', LF, payload.
+local NEXT_MARK = '\3'
+if (layout or '') >= '3' then -- writes nothing; consumers with the rights of an older release are refused before
+  redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
+end
+local function start_next(id) -- makes it the message of this id; returns its due as text, nil if there is none
+  local kept = (layout or '') >= '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id) or ''
+  local due, options, at = string.match(kept, '^(%d+) ([^\n]*)\n()') -- a pattern for the payload would read each byte
+  if not due then return nil end
+  redis.call('HDEL', ATTRS, NEXT_MARK .. id)
+  redis.call('HDEL', MESSAGES, id)
+  redis.call('HSETNX', MESSAGES, id, string.sub(kept, at))
+  set_attrs(id, 0, 0, nil, options, '')
+  redis.call('ZADD', SCHEDULED, due, id)
+  return due
+end
+local limit, is_by_ids = tonumber(ARGV[2]), ARGV[2] == 'ids'
+if not (is_by_ids and #ARGV % 2 == 0 and #ARGV >= 4 and #ARGV <= 2002)
+  and (#ARGV ~= 2 or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0) then
+  return redis.error_reply(
+    'BADARGS reap takes now, limit (1 to 1000); or now, ids, then id, lease for 1 to 1000 messages')
+end
+if is_by_ids then
+  redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+  redis.call('HLEN', MESSAGES)
+end
+local last_beat, reap_after, max_crashes = unpack(redis.call('HMGET', META, 'last_beat', 'reap_after', 'max_crashes'))
+local silence = now - tonumber(last_beat or 0)
+if not is_by_ids and (not layout or silence > 3000 or silence < 0 or now < tonumber(reap_after or 0)) then
+  return {finish(false), 0, 0}
+end
+redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD)
+local reaped, died, looked = 0, 0, 0
+local function take(id, claim) -- returns when it is due, nil if it is dead
+  local due, failures, crashes, _, options, reason = tonumber(string.match(claim, '^%d+', 17)) or now, attrs_of(id)
+  crashes, reaped = crashes + 1, reaped + 1
+  redis.call('HDEL', CLAIMS, id)
+  local due_next = start_next(id)
+  if due_next then return due_next end
+  if bury_marked(id, claim, failures, crashes, options, reason) then return nil end
+  if crashes > tonumber(max_crashes or 5) then
+    local why = 'the lease ran out ' .. int(crashes) .. ' times' .. (reason ~= '' and '; before that: ' .. reason or '')
+    set_attrs(id, failures, crashes, nil, options, why)
+    redis.call('ZADD', DEAD, now, id)
+    died = died + 1
+    return nil
+  end
+  local again
+  if crashes == 1 then
+    set_attrs(id, failures, crashes, nil, options, reason)
+    again = math.min(due, now)
+  else
+    local chance = tonumber(string.sub(redis.sha1hex(claim .. id), 1, 6), 16) / 16777216
+    local wait_ms = 1000 * 2 ^ math.min(crashes - 1, 20) * (0.5 + chance)
+    set_attrs(id, failures, crashes, due, options, reason)
+    again = math.ceil(now_up + wait_ms)
+  end
+  redis.call('ZADD', SCHEDULED, again, id)
+  return int(again)
+end
+local function take_lease(id, claim) -- with what is left of its lease
+  redis.call('ZREM', LEASES, id)
+  local due = take(id, claim)
+  if has_own_lease(claim) then
+    redis.call('HDEL', CLAIMS, SINCE_MARK .. id)
+  elseif #claim > 16 then
+    release_from_claim(string.sub(claim, 1, 16), 1)
+  end
+  return due
+end
+local function end_claim(token) -- takes the ids under the claim's lease, up to the limit; the lease ends with the last
+  local left = 0
+  for id in string.gmatch(redis.call('HGET', CLAIMS, LEASE_MARK .. token) or '', '[^\n]+') do
+    local claim = redis.call('HGET', CLAIMS, id) -- another token's if the id was settled and claimed again
+    looked = looked + 1
+    if claim and string.find(claim, token, 1, true) == 1 and not has_own_lease(claim) then
+      if reaped < limit then
+        take(id, claim)
+      else
+        left = left + 1
+      end
+    end
+  end
+  if left > 0 then
+    redis.call('HSET', CLAIMS, COUNT_MARK .. token, left)
+  else
+    redis.call('HDEL', CLAIMS, LEASE_MARK .. token, COUNT_MARK .. token)
+    redis.call('ZREM', LEASES, LEASE_MARK .. token)
+  end
+end
+local late, replies = {}, {}
+if is_by_ids then
+  -- What a call replies about an id that is not here, while the partitions change. `word`: what this partition remembers
+  -- of the id.
+  --   MOVING      the message is on its way to another partition: the caller asks again soon
+  --   AWAY        to a probe: the caller asks the partition that the id belongs to now
+  --   AWAY word   to a probe: that is the reply, unless that partition has the message
+  -- The batch that has left this partition and has not arrived for sure, in CLAIMS: the ids in it, each between two line
+  -- feeds; and the batch itself. META's `moving` says `<number> <tag> <messages>` of it, and is empty without one.
+  local DEPARTED_IDS, DEPARTED = '\4', '\5'
+  local flight = epoch and redis.call('HGET', CLAIMS, DEPARTED_IDS)
+  local function away(id, word)
+    if flight and string.find(flight, '\n' .. id .. '\n', 1, true) then return 'MOVING' end
+    return not probes and (word or 'ABSENT') or word and 'AWAY ' .. word or 'AWAY'
+  end
+  local function state_of(id)
+    if (string.byte(id) or 0) < 32 then return 'absent' end -- the placeholder or an entry of a claim, no message
+    if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
+    if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
+    if redis.call('ZSCORE', DEAD, id) then return 'dead' end
+    return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
+  end
+  -- Names the lease of an id's value in CLAIMS: the first 16 digits of the SHA-1 of its token, which tells no token; and
+  -- behind a blank the end of the node's id, if the token gives it.
+  local function lease_name(claim)
+    local node = string.match(claim, '^@(%w%w%w%w%w%w%w)')
+    return string.sub(redis.sha1hex(string.sub(claim, 1, 16)), 1, 16) .. (node and ' ' .. node or '')
+  end
+  for i = 3, #ARGV, 2 do
+    local id = ARGV[i]
+    local state = state_of(id)
+    local claim = state == 'leased' and redis.call('HGET', CLAIMS, id)
+    if claim and string.sub(lease_name(claim), 1, 16) == ARGV[i + 1] then
+      local due = take_lease(id, claim)
+      replies[(i - 1) / 2] = due and 'SCHEDULED ' .. due or 'DEAD'
+    else
+      local gone = state == 'absent' and away(id)
+      replies[(i - 1) / 2] = gone == 'ABSENT' and 'GONE' or gone or 'LOST'
+    end
+  end
+else
+  late = redis.call('ZRANGE', LEASES, '-inf', now, 'BYSCORE', 'LIMIT', 0, limit)
+end
+for _, lease in ipairs(late) do
+  if reaped == limit or looked >= 1000 then break end
+  if string.sub(lease, 1, 1) == LEASE_MARK then
+    end_claim(string.sub(lease, 2))
+  else
+    take_lease(lease, redis.call('HGET', CLAIMS, lease) or '')
+  end
+end
+if reaped > 0 then
+  redis.call('HINCRBY', META, 'crashed', reaped)
+end
+died = died + buried
+if died > 0 then
+  redis.call('HINCRBY', META, 'died', died)
+end
+if is_by_ids then return {finish(reaped > 0), replies} end
+return {finish(#late > 0), reaped, died}
