@@ -1,0 +1,423 @@
+// The consumer of one queue: its handlers, their leases, and how their deliveries are settled.
+import { randomBytes } from "node:crypto";
+import type { Queue } from "./client.js";
+import { monotonic } from "./clock.js";
+import { Delivery, describe, Settlement, type Retry } from "./delivery.js";
+import { asDueqError, invalid } from "./errors.js";
+import type { Message, SettleOutcome } from "./model.js";
+import { Node, type Host } from "./node.js";
+import type { Partition } from "./partition.js";
+import { list, result, text, type Granted } from "./replies.js";
+import { HOME, idOfFollowUp, indexOf } from "./routes.js";
+import { Gate, pause } from "./waiting.js";
+
+const MAX_CLAIM = 256;
+const EXTEND = 128;
+const ERROR_BYTES = 1_024;
+const SETTLE_PAUSE = 100;
+/** How long a handler whose signal is aborted may clean up, in milliseconds. */
+const CLEANUP = 2_000;
+
+/** What handles a message. A value that is no `Settlement` counts as an ack, and what it throws is a retry. */
+export type Handler = (delivery: Delivery) => unknown;
+
+export interface Settings {
+  readonly concurrency: number;
+  readonly leaseMs: number;
+  readonly retry: Retry;
+  readonly timeLimitMs: number | undefined;
+}
+
+/** A delivery whose handler runs. Times are of the monotonic clock. */
+class Held {
+  readonly delivery: Delivery;
+  readonly abort = new AbortController();
+  isLost = false;
+  /** Ends when the handler and its settlement have ended. */
+  ended: Promise<void> = Promise.resolve();
+
+  constructor(
+    queue: string,
+    readonly granted: Granted,
+    readonly token: Buffer,
+    readonly partition: Partition,
+    /** Until when the lease runs at least. */
+    public expires: number,
+    public extendAt: number,
+  ) {
+    this.delivery = new Delivery(queue, granted, this.abort.signal, () => this.isLost);
+  }
+
+  get id(): Buffer {
+    return this.granted.id;
+  }
+
+  get name(): string {
+    return `${JSON.stringify(this.delivery.id)} of queue ${this.delivery.queue}, attempt ${this.delivery.attempt}`;
+  }
+}
+
+/** Runs the handler for the messages of one queue, `concurrency` of them at a time. */
+export class Consumer implements Host {
+  free: number;
+  readonly hasFree = new Gate(true);
+  private readonly nodes = new Map<string, { node: Node; ended: Promise<void> }>();
+  private readonly held = new Set<Held>();
+  private readonly work = new Set<Promise<void>>();
+  private isRunning = false;
+  private isStopping = false;
+  private isRemapping = false;
+  private isDispatching = false;
+  private turn = 0;
+
+  constructor(
+    readonly queue: Queue,
+    private readonly handler: Handler,
+    private readonly settings: Settings,
+    private readonly nodeId: string,
+  ) {
+    this.free = settings.concurrency;
+  }
+
+  /** Handles messages until `stop` is aborted; then lets handlers end for a while, and releases the rest. */
+  async run(stop: AbortSignal, graceMs: number): Promise<void> {
+    this.isRunning = true;
+    try {
+      await this.queue.router.refresh();
+    } catch (error) {
+      this.log("warn", `queue ${this.queue.name}: the map of its partitions was not read yet: ${described(error)}`);
+    }
+    this.attend();
+    const extending = new AbortController();
+    const extended = this.extends(extending.signal);
+    await new Promise<void>((resolve) => {
+      if (stop.aborted) resolve();
+      else stop.addEventListener("abort", () => resolve(), { once: true });
+    });
+    await this.leave(graceMs);
+    extending.abort();
+    for (const { node } of this.nodes.values()) node.stop();
+    await Promise.all([extended, ...[...this.nodes.values()].map(({ ended }) => ended)]);
+    this.isRunning = false;
+  }
+
+  get running(): number {
+    return this.held.size;
+  }
+
+  private get log() {
+    return this.queue.client.log;
+  }
+
+  /** Serves the partitions of the map: each of them, and no other. */
+  private attend(): void {
+    const { router } = this.queue;
+    if (!this.isRunning || this.isStopping) return;
+    const tags = router.map?.tags ?? [HOME];
+    for (const [tag, { node, ended }] of this.nodes) {
+      if (tags.includes(tag)) continue;
+      this.nodes.delete(tag);
+      node.stop();
+      this.background(ended);
+    }
+    for (const tag of tags) {
+      if (this.nodes.has(tag)) continue;
+      const node = new Node(router.servers, router.partition(tag), this.nodeId, this, this.log);
+      this.nodes.set(tag, { node, ended: node.run() });
+    }
+  }
+
+  sawEpoch(epoch: number | null): void {
+    if (epoch === (this.queue.router.map?.epoch ?? null) || this.isRemapping || !this.isRunning) return;
+    this.isRemapping = true;
+    this.background(this.remap());
+  }
+
+  private async remap(): Promise<void> {
+    try {
+      await this.queue.router.refresh();
+      this.attend();
+    } catch (error) {
+      this.log("info", `queue ${this.queue.name}: the map of its partitions was not read: ${described(error)}`);
+    } finally {
+      this.isRemapping = false;
+    }
+  }
+
+  /** Claims soon: first all handlers that are about to end do so, and one claim serves them all. */
+  dispatch(): void {
+    if (this.isDispatching) return;
+    this.isDispatching = true;
+    setImmediate(() => {
+      this.isDispatching = false;
+      this.claimInTurn();
+    });
+  }
+
+  /** Claims for the nodes that want to, in turn, while handlers are free. */
+  private claimInTurn(): void {
+    const wanted = [...this.nodes.values()].map(({ node }) => node).filter((node) => node.wanted && !node.claiming);
+    if (this.isStopping || !wanted.length) return;
+    this.turn += 1;
+    const first = this.turn % wanted.length;
+    const share = Math.max(Math.floor(this.free / wanted.length), 1);
+    for (const node of [...wanted.slice(first), ...wanted.slice(0, first)]) {
+      if (this.free === 0) return;
+      const count = Math.min(share, this.free, MAX_CLAIM);
+      this.free -= count;
+      if (this.free === 0) this.hasFree.set(false);
+      node.claiming = true;
+      this.background(this.claim(node, count));
+    }
+  }
+
+  private giveBack(count: number): void {
+    this.free += count;
+    if (this.free === 0) return;
+    this.hasFree.set(true);
+    this.dispatch();
+  }
+
+  private async claim(node: Node, count: number): Promise<void> {
+    const { leaseMs } = this.settings;
+    // A token tells its node, so that an operator finds leases whose node is gone.
+    const token = Buffer.concat([Buffer.from(`@${this.nodeId.slice(-7)}`), randomBytes(8)]);
+    const third = monotonic() + leaseMs / 3;
+    const { granted, expires } = await node.claim(count, token, leaseMs);
+    for (const one of granted) {
+      const held = new Held(this.queue.name, one, token, node.partition, expires, third);
+      this.held.add(held);
+      held.ended = this.background(this.handle(held));
+    }
+    this.giveBack(count - granted.length);
+  }
+
+  private async handle(held: Held): Promise<void> {
+    let settlement: Settlement | undefined;
+    try {
+      // A claim may have been under way as the worker stopped.
+      settlement = this.isStopping ? Settlement.release() : await this.runHandler(held);
+      if (!this.held.has(held)) return; // the worker has stopped without it
+      if (settlement?.verb === "throttle") {
+        await this.settle(held, settlement); // first: this place must not start another message
+        settlement = undefined;
+      }
+    } finally {
+      if (this.held.delete(held)) this.giveBack(1);
+    }
+    if (settlement) await this.settle(held, settlement);
+  }
+
+  /** How the delivery is settled; undefined if its lease was lost. */
+  private async runHandler(held: Held): Promise<Settlement | undefined> {
+    let settlement: Settlement;
+    try {
+      const answer = await this.limited(held);
+      settlement = answer instanceof Settlement ? answer : Settlement.ack();
+    } catch (error) {
+      if (this.isStopping && held.abort.signal.aborted) {
+        settlement = Settlement.release();
+      } else {
+        settlement = Settlement.retry(error);
+        if (!held.isLost) this.log("warn", `the handler of ${held.name} failed: ${settlement.text}`, error);
+      }
+    }
+    return held.isLost ? undefined : settlement;
+  }
+
+  /** Runs the handler. One that outlives its time limit is asked to stop, and is no longer waited for after 2 s. */
+  private async limited({ delivery, abort }: Held): Promise<unknown> {
+    // In a function of its own, because a handler may throw before it returns a promise.
+    const running = (async () => this.handler(delivery))();
+    const { timeLimitMs } = this.settings;
+    if (timeLimitMs === undefined) return running;
+    const late = new Error(`the time limit of ${timeLimitMs} ms has passed`);
+    late.name = "TimeoutError";
+    const ended = new AbortController();
+    const limit = (async () => {
+      await pause(timeLimitMs, ended.signal);
+      if (ended.signal.aborted) return;
+      abort.abort(late);
+      await Promise.race([running.catch(() => {}), pause(CLEANUP, ended.signal)]);
+      throw late;
+    })();
+    return Promise.race([running, limit]).finally(() => ended.abort());
+  }
+
+  /** Repeats a settlement at least until the lease ends, and falls back to a retry if the script refuses it. */
+  private async settle(held: Held, settlement: Settlement): Promise<void> {
+    for (let now = settlement; ;) {
+      try {
+        const outcome = await this.settled(held, now);
+        if (outcome === "gone" || outcome === "lost") {
+          const why = "settled before, or the lease was lost";
+          this.log("info", `${held.name}: ${now.verb} answered ${outcome}: ${why}`);
+        }
+        return;
+      } catch (thrown) {
+        const error = asDueqError(thrown);
+        if ((error.kind === "invalid_input" || error.kind === "full") && now.verb !== "retry") {
+          now = Settlement.retry(`${now.verb} was refused: ${error.message}`);
+        } else if (error.retryable && monotonic() < held.expires) {
+          await pause(SETTLE_PAUSE);
+        } else {
+          this.log("error", `${held.name} was not settled, and is delivered again: ${error.message}`);
+          return;
+        }
+      }
+    }
+  }
+
+  private async settled(held: Held, { verb, word, text, messages }: Settlement): Promise<SettleOutcome> {
+    const { id, token, partition } = held;
+    if (verb === "ack_push") return this.ackPush(held, messages);
+    const error = Buffer.from(text).subarray(0, ERROR_BYTES);
+    const words = {
+      ack: [token, id],
+      release: [id, token],
+      bury: [id, token, error],
+      retry: [id, token, word || this.settings.retry.delayMs(held.delivery.attempt), error],
+      again: [id, token, word],
+      snooze: [id, token, word],
+      throttle: [id, token, word],
+    }[verb];
+    const answer = await this.queue.router.lane(partition.tag, verb).submit(words);
+    const { outcome } = result(verb, answer.text);
+    if (verb === "throttle" && outcome === "until") {
+      const others = [...this.nodes.values()].map(({ node }) => node.partition).filter((one) => one !== partition);
+      await Promise.all(others.map((other) => other.callPatiently("throttle", ["close", word])));
+    }
+    return outcome as SettleOutcome;
+  }
+
+  /** Acks and stores the follow-ups in one step, but for those that the partitions' change takes elsewhere. */
+  private async ackPush(held: Held, given: readonly Message[]): Promise<SettleOutcome> {
+    const { id, token, partition } = held;
+    const { router } = this.queue;
+    let messages = given.map((message, at) => message.named(idOfFollowUp(id, at + 1)));
+    for (;;) {
+      const { map } = router;
+      const here: Message[] = [];
+      for (const message of messages) {
+        const lists = map ? [map.old, map.next].filter((tags) => tags.length) : [];
+        if (lists.every((tags) => tags[indexOf(message.id, tags.length)] === partition.tag)) {
+          here.push(message);
+        } else if (map && map.old.join() === map.next.join()) {
+          throw invalid(`the follow-up ${String(message.id)} is of another partition: let the library name it`);
+        } else {
+          await this.queue.pushMessage(message);
+        }
+      }
+      if (!here.length) {
+        const answer = await router.lane(partition.tag, "ack").submit([token, id]);
+        return result("ack", answer.text).outcome as SettleOutcome;
+      }
+      const words = here.flatMap((message) => [...message.arguments]);
+      try {
+        const name = Buffer.concat([token, id]);
+        const { body } = await partition.callPatiently("ack_push", [name, ...words], map ? `m${map.epoch}` : "");
+        const word = text(body[0]);
+        if (word === "REFUSED") for (const line of list(body[1])) result("ack_push", text(line)); // throws
+        return result("ack", word).outcome as SettleOutcome;
+      } catch (thrown) {
+        const error = asDueqError(thrown);
+        if (!error.isRemapped || error.applied !== "no" || !(await router.refresh())) throw error;
+        messages = here;
+      }
+    }
+  }
+
+  /** Extends each lease when a third of it has passed; the handler of a lost one is asked to stop. */
+  private async extends(signal: AbortSignal): Promise<void> {
+    const tick = Math.min(1_000, this.settings.leaseMs / 6);
+    for (await pause(tick, signal); !signal.aborted; await pause(tick, signal)) {
+      const now = monotonic();
+      const due = new Map<Partition, Held[]>();
+      for (const held of this.held) {
+        if (held.extendAt > now || held.isLost) continue;
+        const others = due.get(held.partition);
+        if (others) others.push(held);
+        else due.set(held.partition, [held]);
+      }
+      for (const [partition, all] of due) {
+        for (let at = 0; at < all.length; at += EXTEND) {
+          this.background(this.extend(partition, all.slice(at, at + EXTEND)));
+        }
+      }
+    }
+  }
+
+  private async extend(partition: Partition, due: readonly Held[]): Promise<void> {
+    const { leaseMs } = this.settings;
+    const sent = monotonic();
+    for (const held of due) held.extendAt = sent + leaseMs / 3;
+    let texts: string[];
+    try {
+      const reply = await partition.call(
+        "extend",
+        due.flatMap(({ id, token }) => [id, token, leaseMs]),
+      );
+      texts = list(reply.body[0]).map(text);
+    } catch (error) {
+      this.log("warn", `queue ${this.queue.name}: ${due.length} leases were not extended: ${described(error)}`);
+      for (const held of due) {
+        held.extendAt = 0; // at the next tick
+        if (held.expires <= monotonic()) this.lose(held);
+      }
+      return;
+    }
+    due.forEach((held, at) => {
+      if (result("extend", texts[at]).outcome === "until") held.expires = sent + leaseMs;
+      else this.lose(held);
+    });
+  }
+
+  private lose(held: Held): void {
+    if (!this.held.has(held) || held.isLost) return;
+    this.log("warn", `${held.name}: the lease was lost, and the handler is asked to stop`);
+    held.isLost = true;
+    held.abort.abort(new Error("the lease was lost"));
+  }
+
+  private async leave(graceMs: number): Promise<void> {
+    const nodes = [...this.nodes.values()].map(({ node }) => node);
+    this.isStopping = true;
+    await Promise.all(nodes.map((node) => node.stopClaiming()));
+    await this.heldEnd(graceMs);
+    for (const { abort } of this.held) abort.abort(new Error("the worker stops"));
+    await this.heldEnd(CLEANUP);
+    const stubborn = [...this.held];
+    this.held.clear();
+    for (const held of stubborn) {
+      this.log("error", `${held.name}: its handler does not end; the message is released`);
+      this.work.delete(held.ended);
+      await this.settle(held, Settlement.release());
+      held.isLost = true;
+    }
+    while (this.work.size) await Promise.all(this.work);
+    await Promise.all(nodes.map((node) => node.leave()));
+  }
+
+  /** Waits until no handler runs, for a time at most. */
+  private async heldEnd(ms: number): Promise<void> {
+    const over = new AbortController();
+    const late = pause(ms, over.signal).then(() => true);
+    while (this.held.size) {
+      if (await Promise.race([late, ...[...this.held].map(({ ended }) => ended)])) break;
+    }
+    over.abort();
+  }
+
+  /** Work that the stop waits for. The promise does not reject. */
+  private background(work: Promise<void>): Promise<void> {
+    const ended = work
+      .catch((error: unknown) => this.log("error", `a task of the consumer of ${this.queue.name} failed`, error))
+      .then(() => void this.work.delete(ended));
+    this.work.add(ended);
+    return ended;
+  }
+}
+
+function described(error: unknown): string {
+  return error instanceof Error ? error.message : describe(error);
+}
