@@ -45,7 +45,7 @@ class Held {
     public expires: number,
     public extendAt: number,
   ) {
-    this.delivery = new Delivery(queue, granted, this.abort.signal, () => this.isLost);
+    this.delivery = new Delivery(queue, granted, token, this.abort.signal, () => this.isLost);
   }
 
   get id(): Buffer {

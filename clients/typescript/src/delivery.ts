@@ -122,6 +122,7 @@ export class Delivery {
   constructor(
     readonly queue: string,
     granted: Granted,
+    /** @internal */ readonly token: Buffer,
     /**
      * Is aborted when the handler should stop: its lease was lost, its time limit has passed, or the worker ends.
      * Pass it on to what the handler waits for, such as `fetch`.

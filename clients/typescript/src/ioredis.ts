@@ -12,6 +12,7 @@ export const ioredis: Driver = async (place, lost) => {
     db: database ?? 0,
     tls,
     disableClientInfo: true,
+    protocol: 2,
     lazyConnect: true,
     connectTimeout: CONNECT_LIMIT,
     enableOfflineQueue: false,
@@ -21,15 +22,15 @@ export const ioredis: Driver = async (place, lost) => {
     autoResendUnfulfilledCommands: false,
     retryStrategy: () => null,
   });
-  let last = new Error("the connection has ended");
+  let last: Error | undefined;
   client.on("error", (error) => (last = error));
-  client.on("end", () => lost(last));
+  client.on("end", () => lost(last ?? new Error("the connection has ended")));
   const refused = (error: unknown): never => {
     throw error instanceof ReplyError ? new RefusedReply((error as Error).message) : error;
   };
   await client.connect().catch((error: unknown) => {
     client.disconnect();
-    refused(error);
+    refused(last ?? error); // only the event has the reply to a wrong password
   });
   return {
     send: ([command, ...words]: readonly Word[]) =>
