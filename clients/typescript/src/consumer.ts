@@ -183,13 +183,18 @@ export class Consumer implements Host {
     // A token tells its node, so that an operator finds leases whose node is gone.
     const token = Buffer.concat([Buffer.from(`@${this.nodeId.slice(-7)}`), randomBytes(8)]);
     const third = monotonic() + leaseMs / 3;
-    const { granted, expires } = await node.claim(count, token, leaseMs);
-    for (const one of granted) {
-      const held = new Held(this.queue.name, one, token, node.partition, expires, third);
-      this.held.add(held);
-      held.ended = this.background(this.handle(held));
+    let unused = count;
+    try {
+      const { granted, expires } = await node.claim(count, token, leaseMs);
+      for (const one of granted) {
+        const held = new Held(this.queue.name, one, token, node.partition, expires, third);
+        this.held.add(held);
+        held.ended = this.background(this.handle(held));
+        unused -= 1;
+      }
+    } finally {
+      this.giveBack(unused);
     }
-    this.giveBack(count - granted.length);
   }
 
   private async handle(held: Held): Promise<void> {

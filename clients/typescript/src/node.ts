@@ -39,6 +39,8 @@ export class Node {
   private claims: Promise<unknown> = Promise.resolve();
   private newest: Reply | undefined;
   private leadsUntil = 0;
+  /** When the last notice came. */
+  private heardAt = 0;
   private nodes = 1;
   private reapAfterMs = 0;
   private readonly promote = new Alarm(() => this.guarded(() => this.promoteNow()));
@@ -164,7 +166,7 @@ export class Node {
     this.newest = reply;
     this.host.sawEpoch(header.epoch);
     if (header.paused) this.promote.clear();
-    else this.headIs(header.headMs, { isBeat });
+    else this.headIs(header.headMs, { isBeat, sent: reply.sent });
     const { deadlineMs } = header;
     if (deadlineMs !== null && !this.end.signal.aborted) this.reap.arm(this.reapAt(deadlineMs));
   }
@@ -177,8 +179,9 @@ export class Node {
     return monotonic() < this.leadsUntil;
   }
 
-  private headIs(headMs: number | null, { isBeat = false, isHeard = false } = {}): void {
-    if (!this.leads) this.promote.clear(); // a leader that has promoted its head lives
+  private headIs(headMs: number | null, { isBeat = false, isHeard = false, sent = Infinity } = {}): void {
+    // A leader that has promoted its head lives. A reply may be older than the notice that came before it.
+    if (!this.leads && sent > this.heardAt) this.promote.clear();
     if (headMs === null || this.endClaims.signal.aborted) return;
     if (this.newest && isPassed(headMs, this.newest) && !isHeard) {
       // The call has added wake-up tokens. One of them may have been lost, so a beat looks after it.
@@ -324,9 +327,11 @@ export class Node {
 
   /** A notice: the head became earlier, or is what a promote left. Null: the subscription begins. */
   private heard(notice: Buffer | null): void {
-    if (notice === null) {
-      this.beatNow.set(true); // what was published before was missed
-    } else if (!notice.length) {
+    this.heardAt = monotonic();
+    // What was published before was missed; and a new queue has no leader yet.
+    if (notice === null || this.newest?.header.incarnation === "") this.beatNow.set(true);
+    if (notice === null) return;
+    if (!notice.length) {
       this.headIs(null);
     } else if (/^\d+$/.test(notice.toString()) && this.partition.clock.known) {
       this.headIs(Number(notice.toString()), { isHeard: true });
