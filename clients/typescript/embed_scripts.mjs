@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 
-export const VERBS = `
+const VERBS = `
   ack ack_push again arrive beat bury cancel claim depart extend get held promote push reap release remap requeue
   reschedule retry run_now snooze throttle upsert
 `
@@ -17,10 +17,10 @@ const lines = VERBS.map((verb) => {
 });
 const written = [
   "// Written by embed_scripts.mjs from lua/dist.",
-  "export const SCRIPTS = {",
+  `export type Verb = ${VERBS.map((verb) => JSON.stringify(verb)).join(" | ")};`,
+  "export const SCRIPTS: Readonly<Record<Verb, { readonly sha: string; readonly text: string }>> = {",
   ...lines,
-  "} as const;",
-  "export type Verb = keyof typeof SCRIPTS;",
+  "};",
   "",
 ].join("\n");
 if (!existsSync(target) || readFileSync(target, "utf8") !== written) writeFileSync(target, written);
