@@ -45,6 +45,24 @@ test("messages are handled on time and none early", async () => {
   });
 });
 
+test("a notice tells of a message between two beats", async () => {
+  const server = await RedisServer.start();
+  await withQueue(server.url, async (queue, client) => {
+    const late: number[] = [];
+    const handle = (delivery: Delivery) => void late.push(Date.now() - delivery.dueMs);
+    await queue.push("", { delay: 3_600_000 });
+    await running(client.worker().queue(queue, handle), async () => {
+      await until(async () => (await server.command("PUBSUB", "SHARDCHANNELS")).length === 1);
+      for (let count = 1; count <= 9; count += 1) {
+        await queue.push("", { delay: 50 });
+        await until(() => late.length === count);
+      }
+    });
+    late.sort((a, b) => a - b);
+    assert(late[4] < 50, `${late[4]} ms`); // most of the beats, each 0.9 s, would be later
+  });
+});
+
 test("each settlement does what it says", async () => {
   const server = await RedisServer.start();
   await withQueue(server.url, async (queue, client) => {
@@ -157,20 +175,20 @@ test("a long handler keeps its lease", async () => {
 test("a handler whose lease is ended is aborted and settles nothing", async () => {
   const server = await RedisServer.start();
   await withQueue(server.url, async (queue, client) => {
-    const lost: boolean[] = [];
+    const lost: unknown[] = [];
     const handle = async (delivery: Delivery) => {
       if (delivery.attempt > 1) return;
       const name = createHash("sha1").update(delivery.token).digest("hex").slice(0, 16);
       const ended = await queue.router.partition("-").call("reap", ["ids", "a", name]);
       assert.match(text(list(ended.body[0])[0]), /^SCHEDULED/);
       await once(delivery.signal, "abort");
-      lost.push(delivery.isLost);
+      lost.push(delivery.isLost, delivery.signal.reason.message);
     };
     await queue.push("", { id: "a" });
     await running(client.worker().queue(queue, handle, { lease: 600 }), () =>
       until(async () => (await server.meta("q", "acked")) === 1),
     );
-    assert.deepEqual(lost, [true]);
+    assert.deepEqual(lost, [true, "the lease was lost"]);
     assert.equal(await server.meta("q", "claimed"), 2);
   });
 });

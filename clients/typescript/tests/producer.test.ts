@@ -105,6 +105,7 @@ test("a push whose message ended before the repetition is finished", async () =>
       const push = queue.push("x", { id: "a", delay: 1_000 });
       await proxy.lost;
       await other.cancel("a");
+      await sleep(200); // a repetition that counts as a new call would store the message again
       proxy.resume();
       assert.equal((await push).outcome, "finished");
       assert.equal(await server.meta("q", "pushed"), 2);
