@@ -117,16 +117,15 @@ function newClient(port: number) {
 
 /**
  * Passes bytes to a server. `lose` cuts the next connection whose call matches, once the server has replied.
- * With `hold` new connections then wait for `resume`, so that a test can act before the repetition.
+ * With `hold` new connections are then refused until `resume`, so that a test can act before the repetition.
  */
 export class Proxy {
   private matches: ((data: Buffer) => boolean) | undefined;
-  private resumed: Promise<void> = Promise.resolve();
-  resume = (): void => {};
+  private isHeld = false;
   lost!: Promise<void>;
   private noteLost = (): void => {};
   private readonly sockets = new Set<Socket>();
-  private readonly server = net.createServer((socket) => void this.serve(socket));
+  private readonly server = net.createServer((socket) => this.serve(socket));
 
   private constructor(private readonly target: number) {}
 
@@ -148,14 +147,17 @@ export class Proxy {
   lose(text: string, { hold = false } = {}): void {
     this.matches = (data) => data.includes(text);
     this.lost = new Promise((resolve) => (this.noteLost = resolve));
-    if (hold) this.resumed = new Promise((resolve) => (this.resume = resolve));
+    this.isHeld = hold;
   }
 
-  private async serve(socket: Socket): Promise<void> {
+  resume(): void {
+    this.isHeld = false;
+  }
+
+  private serve(socket: Socket): void {
     this.sockets.add(socket);
     socket.on("error", () => {});
-    socket.pause();
-    await this.resumed;
+    if (this.isHeld) return void socket.destroy();
     const server = net.connect(this.target, "127.0.0.1");
     this.sockets.add(server);
     server.on("error", () => {});
@@ -178,6 +180,5 @@ export class Proxy {
     });
     socket.on("close", () => server.destroy());
     server.on("close", () => socket.destroy());
-    socket.resume();
   }
 }
