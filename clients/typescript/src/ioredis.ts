@@ -7,9 +7,6 @@ export const ioredis: Driver = async (place, lost) => {
   const { host, port, path, tls, username, password, database } = place;
   const client = new Redis({
     ...(path === undefined ? { host, port } : { path }),
-    username,
-    password,
-    db: database ?? 0,
     tls,
     disableClientInfo: true,
     protocol: 2,
@@ -28,9 +25,15 @@ export const ioredis: Driver = async (place, lost) => {
   const refused = (error: unknown): never => {
     throw error instanceof ReplyError ? new RefusedReply((error as Error).message) : error;
   };
-  await client.connect().catch((error: unknown) => {
+  // ioredis itself goes on as the default user after a refused AUTH, and in database 0 after a refused SELECT.
+  const open = async (): Promise<void> => {
+    await client.connect();
+    if (password !== undefined) await client.call("AUTH", username ?? "default", password);
+    if (database) await client.call("SELECT", database);
+  };
+  await open().catch((error: unknown) => {
     client.disconnect();
-    refused(last ?? error); // only the event has the reply to a wrong password
+    refused(last ?? error); // only the event says why it cannot connect
   });
   return {
     send: ([command, ...words]: readonly Word[]) =>

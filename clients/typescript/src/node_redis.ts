@@ -25,8 +25,11 @@ export const nodeRedis: Driver = async (place, lost) => {
   const refused = (error: unknown): never => {
     throw error instanceof ErrorReply ? new RefusedReply(error.message) : error;
   };
+  const destroy = (): void => {
+    if (client.isOpen) client.destroy(); // node-redis 5 throws otherwise
+  };
   await client.connect().catch((error: unknown) => {
-    client.destroy();
+    destroy();
     refused(error);
   });
   return {
@@ -38,6 +41,6 @@ export const nodeRedis: Driver = async (place, lost) => {
         )
         .catch(refused),
     listen: (channel, heard) => client.sSubscribe(channel, heard, true).catch(refused),
-    destroy: () => client.destroy(),
+    destroy,
   };
 };

@@ -35,7 +35,7 @@ async function knowsReplica(port: number): Promise<boolean> {
   } catch {
     return false; // it is starting
   } finally {
-    watch.destroy();
+    if (watch.isOpen) watch.destroy();
   }
 }
 

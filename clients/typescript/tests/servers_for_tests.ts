@@ -102,7 +102,7 @@ export class RedisServer {
   }
 
   async close(): Promise<void> {
-    this.client?.destroy();
+    if (this.client?.isOpen) this.client.destroy();
     if (this.process.exitCode === null && this.process.signalCode === null) await this.kill();
     rmSync(this.folder, { recursive: true, force: true });
   }
