@@ -1,4 +1,5 @@
 // One server: its connections, whether it is fit for queues, and the errors of its calls.
+import { monotonic } from "./clock.js";
 import { RefusedReply, type Connection, type Driver, type Place, type Word } from "./driver.js";
 import { cut, DueqError, invalid, ofReply } from "./errors.js";
 import { bytes, type Raw } from "./replies.js";
@@ -6,6 +7,9 @@ import { SCRIPTS, type Verb } from "./scripts.js";
 
 /** How long one command may take before its connection is closed, in milliseconds. */
 const RESPONSE_LIMIT = 5_000;
+
+/** By how much a timer that is late tells that this process did not run. */
+const STOPPED = 500;
 
 class NoReply extends Error {}
 
@@ -45,10 +49,17 @@ class Line {
 
   private limited<T>(reply: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
-        reject(new NoReply(`no answer within ${RESPONSE_LIMIT / 1e3} s`));
-        this.destroy();
-      }, RESPONSE_LIMIT);
+      let timer: NodeJS.Timeout;
+      const wait = (): void => {
+        const end = monotonic() + RESPONSE_LIMIT;
+        timer = setTimeout(() => {
+          // This process did not run, and its server perhaps neither, as when their machine sleeps.
+          if (monotonic() > end + STOPPED) return wait();
+          reject(new NoReply(`no answer within ${RESPONSE_LIMIT / 1e3} s`));
+          this.destroy();
+        }, RESPONSE_LIMIT);
+      };
+      wait();
       reply.then(resolve, reject).finally(() => clearTimeout(timer));
     });
   }

@@ -177,6 +177,20 @@ test("a server that never answers is a timeout, also as it is connected", { time
   });
 });
 
+test("a pause of this process and the server is no timeout", { timeout: 60_000 }, async () => {
+  const server = await RedisServer.start();
+  await withQueue(server.url, async (queue) => {
+    await queue.push("");
+    await queue.push("", { id: "a", onConflict: "replace" });
+    server.signal("SIGSTOP");
+    const blocked = queue.push("", { id: "b", onConflict: "replace" });
+    await sleep(100); // it is sent by now
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 6_000);
+    server.signal("SIGCONT");
+    assert((await blocked).created);
+  });
+});
+
 test("errors say whether the call was applied", { timeout: 60_000 }, async () => {
   const server = await RedisServer.start();
   const errorOf = async (url: string, name = "q", driver = undefined as typeof ioredis | undefined) => {
