@@ -26,6 +26,15 @@ test("the programs of the README do what they say", async () => {
   assert.deepEqual(printed, ["order:42: rate it, attempt 1\n", "scheduled cancelled\n"]);
 });
 
+test("the books of the example balance", { timeout: 60_000 }, async () => {
+  const server = await RedisServer.start();
+  const orders = path.join(ROOT, "examples/order_auto_rating/orders.csv");
+  const words = [path.join(PACKAGE, "dist/examples/order_auto_rating.js"), orders, "10000000"];
+  const done = await promisify(execFile)(process.execPath, words, { env: { REDIS_URL: server.url } });
+  assert.match(done.stdout, /^5170 orders: .*\n.*\nthe books balance\n$/);
+  assert.equal(done.stderr, "");
+});
+
 test("the version and the licence are those of the library", () => {
   const [, version] = /^version = "(.*)"$/m.exec(read(ROOT, "Cargo.toml")) ?? [];
   const manifest = JSON.parse(read(PACKAGE, "package.json"));
