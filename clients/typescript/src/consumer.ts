@@ -4,7 +4,7 @@ import type { Queue } from "./client.js";
 import { monotonic } from "./clock.js";
 import { Delivery, describe, Settlement, type Retry } from "./delivery.js";
 import { asDueqError, invalid } from "./errors.js";
-import type { Message, SettleOutcome } from "./model.js";
+import { wordOf, type Message, type SettleOutcome } from "./model.js";
 import { Node, type Host } from "./node.js";
 import type { Partition } from "./partition.js";
 import { list, result, text, type Granted } from "./replies.js";
@@ -31,8 +31,9 @@ export interface Settings {
 /** A delivery whose handler runs. Times are of the monotonic clock. */
 class Held {
   readonly delivery: Delivery;
-  readonly abort = new AbortController();
   isLost = false;
+  private controller: AbortController | undefined;
+  private reason: Error | undefined;
   /** Ends when the handler and its settlement have ended. */
   ended: Promise<void> = Promise.resolve();
 
@@ -45,11 +46,28 @@ class Held {
     public expires: number,
     public extendAt: number,
   ) {
-    this.delivery = new Delivery(queue, granted, token, this.abort.signal, () => this.isLost);
+    this.delivery = new Delivery(queue, granted, token, this);
   }
 
   get id(): Buffer {
     return this.granted.id;
+  }
+
+  /** Made when it is asked for: most handlers do not. */
+  get signal(): AbortSignal {
+    this.controller ??= new AbortController();
+    if (this.reason) this.controller.abort(this.reason);
+    return this.controller.signal;
+  }
+
+  get isAborted(): boolean {
+    return this.reason !== undefined;
+  }
+
+  /** Asks the handler to stop. */
+  abort(reason: Error): void {
+    this.reason ??= reason;
+    this.controller?.abort(reason);
   }
 
   get name(): string {
@@ -220,7 +238,7 @@ export class Consumer implements Host {
       const answer = await this.limited(held);
       settlement = answer instanceof Settlement ? answer : Settlement.ack();
     } catch (error) {
-      if (this.isStopping && held.abort.signal.aborted) {
+      if (this.isStopping && held.isAborted) {
         settlement = Settlement.release();
       } else {
         settlement = Settlement.retry(error);
@@ -231,9 +249,9 @@ export class Consumer implements Host {
   }
 
   /** Runs the handler. One that outlives its time limit is asked to stop, and is no longer waited for after 2 s. */
-  private async limited({ delivery, abort }: Held): Promise<unknown> {
+  private async limited(held: Held): Promise<unknown> {
     // In a function of its own, because a handler may throw before it returns a promise.
-    const running = (async () => this.handler(delivery))();
+    const running = (async () => this.handler(held.delivery))();
     const { timeLimitMs } = this.settings;
     if (timeLimitMs === undefined) return running;
     const late = new Error(`the time limit of ${timeLimitMs} ms has passed`);
@@ -242,7 +260,7 @@ export class Consumer implements Host {
     const limit = (async () => {
       await pause(timeLimitMs, ended.signal);
       if (ended.signal.aborted) return;
-      abort.abort(late);
+      held.abort(late);
       await Promise.race([running.catch(() => {}), pause(CLEANUP, ended.signal)]);
       throw late;
     })();
@@ -274,8 +292,9 @@ export class Consumer implements Host {
   }
 
   private async settled(held: Held, { verb, word, text, messages }: Settlement): Promise<SettleOutcome> {
-    const { id, token, partition } = held;
+    const { token, partition } = held;
     if (verb === "ack_push") return this.ackPush(held, messages);
+    const id = wordOf("an id", held.delivery.id);
     const error = Buffer.from(text).subarray(0, ERROR_BYTES);
     const words = {
       ack: [token, id],
@@ -381,7 +400,7 @@ export class Consumer implements Host {
     if (!this.held.has(held) || held.isLost) return;
     this.log("warn", `${held.name}: the lease was lost, and the handler is asked to stop`);
     held.isLost = true;
-    held.abort.abort(new Error("the lease was lost"));
+    held.abort(new Error("the lease was lost"));
   }
 
   private async leave(graceMs: number): Promise<void> {
@@ -389,7 +408,7 @@ export class Consumer implements Host {
     this.isStopping = true;
     await Promise.all(nodes.map((node) => node.stopClaiming()));
     await this.heldEnd(graceMs);
-    for (const { abort } of this.held) abort.abort(new Error("the worker stops"));
+    for (const held of this.held) held.abort(new Error("the worker stops"));
     await this.heldEnd(CLEANUP);
     const stubborn = [...this.held];
     this.held.clear();

@@ -123,12 +123,7 @@ export class Delivery {
     readonly queue: string,
     granted: Granted,
     /** @internal */ readonly token: Buffer,
-    /**
-     * Is aborted when the handler should stop: its lease was lost, its time limit has passed, or the worker ends.
-     * Pass it on to what the handler waits for, such as `fetch`.
-     */
-    readonly signal: AbortSignal,
-    private readonly lost: () => boolean,
+    private readonly state: { readonly signal: AbortSignal; readonly isLost: boolean },
   ) {
     this.id = shown(granted.id);
     this.idBytes = granted.id;
@@ -143,6 +138,14 @@ export class Delivery {
     this.cost = granted.cost;
   }
 
+  /**
+   * Is aborted when the handler should stop: its lease was lost, its time limit has passed, or the worker ends.
+   * Pass it on to what the handler waits for, such as `fetch`.
+   */
+  get signal(): AbortSignal {
+    return this.state.signal;
+  }
+
   /** The payload as text. */
   get text(): string {
     return this.payload.toString();
@@ -155,6 +158,6 @@ export class Delivery {
 
   /** Whether the lease was lost: the message is or will be delivered again, so the handler should stop. */
   get isLost(): boolean {
-    return this.lost();
+    return this.state.isLost;
   }
 }
