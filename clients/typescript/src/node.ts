@@ -276,7 +276,8 @@ export class Node {
     this.reapAfterMs = integer(reapAfterMs);
     this.saw(reply, true);
     if (ready) this.want();
-    if (this.leads && moving) void this.endStranded(text(moving));
+    const batch = moving ? text(moving) : ""; // empty once it has arrived
+    if (this.leads && batch) void this.endStranded(batch);
     else if (this.leads) this.moving = undefined;
   }
 
