@@ -1,20 +1,19 @@
-// The consumer of one queue: its handlers, their leases, and how their deliveries are settled.
+// The consumer of one queue: it claims for free handlers, runs them, and extends their leases.
 import { randomBytes } from "node:crypto";
 import type { Queue } from "./client.js";
 import { monotonic } from "./clock.js";
-import { Delivery, describe, Settlement, type Retry } from "./delivery.js";
-import { asDueqError, invalid } from "./errors.js";
-import { wordOf, type Message, type SettleOutcome } from "./model.js";
+import { Settlement, type Delivery, type Retry } from "./delivery.js";
+import { asDueqError } from "./errors.js";
+import { Held } from "./held.js";
 import { Node, type Host } from "./node.js";
 import type { Partition } from "./partition.js";
-import { list, result, text, type Granted } from "./replies.js";
-import { HOME, idOfFollowUp, indexOf } from "./routes.js";
+import { list, result, text } from "./replies.js";
+import { HOME } from "./routes.js";
+import { Settler } from "./settling.js";
 import { Gate, pause } from "./waiting.js";
 
 const MAX_CLAIM = 256;
 const EXTEND = 128;
-const ERROR_BYTES = 1_024;
-const SETTLE_PAUSE = 100;
 /** How long a handler whose signal is aborted may clean up, in milliseconds. */
 const CLEANUP = 2_000;
 
@@ -26,53 +25,6 @@ export interface Settings {
   readonly leaseMs: number;
   readonly retry: Retry;
   readonly timeLimitMs: number | undefined;
-}
-
-/** A delivery whose handler runs. Times are of the monotonic clock. */
-class Held {
-  readonly delivery: Delivery;
-  isLost = false;
-  private controller: AbortController | undefined;
-  private reason: Error | undefined;
-  /** Ends when the handler and its settlement have ended. */
-  ended: Promise<void> = Promise.resolve();
-
-  constructor(
-    queue: string,
-    readonly granted: Granted,
-    readonly token: Buffer,
-    readonly partition: Partition,
-    /** Until when the lease runs at least. */
-    public expires: number,
-    public extendAt: number,
-  ) {
-    this.delivery = new Delivery(queue, granted, token, this);
-  }
-
-  get id(): Buffer {
-    return this.granted.id;
-  }
-
-  /** Made when it is asked for: most handlers do not. */
-  get signal(): AbortSignal {
-    this.controller ??= new AbortController();
-    if (this.reason) this.controller.abort(this.reason);
-    return this.controller.signal;
-  }
-
-  get isAborted(): boolean {
-    return this.reason !== undefined;
-  }
-
-  /** Asks the handler to stop. */
-  abort(reason: Error): void {
-    this.reason ??= reason;
-    this.controller?.abort(reason);
-  }
-
-  get name(): string {
-    return `${JSON.stringify(this.delivery.id)} of queue ${this.delivery.queue}, attempt ${this.delivery.attempt}`;
-  }
 }
 
 /** Runs the handler for the messages of one queue, `concurrency` of them at a time. */
@@ -87,6 +39,7 @@ export class Consumer implements Host {
   private isRemapping = false;
   private isDispatching = false;
   private turn = 0;
+  private readonly settler: Settler;
 
   constructor(
     readonly queue: Queue,
@@ -95,6 +48,11 @@ export class Consumer implements Host {
     private readonly nodeId: string,
   ) {
     this.free = settings.concurrency;
+    this.settler = new Settler(queue, settings.retry, () => this.partitions);
+  }
+
+  private get partitions(): Partition[] {
+    return [...this.nodes.values()].map(({ node }) => node.partition);
   }
 
   /** Handles messages until `stop` is aborted; then lets handlers end for a while, and releases the rest. */
@@ -103,7 +61,10 @@ export class Consumer implements Host {
     try {
       await this.queue.router.refresh();
     } catch (error) {
-      this.log("warn", `queue ${this.queue.name}: the map of its partitions was not read yet: ${described(error)}`);
+      this.log(
+        "warn",
+        `queue ${this.queue.name}: the map of its partitions was not read yet: ${asDueqError(error).message}`,
+      );
     }
     this.attend();
     const extending = new AbortController();
@@ -156,7 +117,10 @@ export class Consumer implements Host {
       await this.queue.router.refresh();
       this.attend();
     } catch (error) {
-      this.log("info", `queue ${this.queue.name}: the map of its partitions was not read: ${described(error)}`);
+      this.log(
+        "info",
+        `queue ${this.queue.name}: the map of its partitions was not read: ${asDueqError(error).message}`,
+      );
     } finally {
       this.isRemapping = false;
     }
@@ -222,13 +186,13 @@ export class Consumer implements Host {
       settlement = this.isStopping ? Settlement.release() : await this.runHandler(held);
       if (!this.held.has(held)) return; // the worker has stopped without it
       if (settlement?.verb === "throttle") {
-        await this.settle(held, settlement); // first: this place must not start another message
+        await this.settler.settle(held, settlement); // first: this place must not start another message
         settlement = undefined;
       }
     } finally {
       if (this.held.delete(held)) this.giveBack(1);
     }
-    if (settlement) await this.settle(held, settlement);
+    if (settlement) await this.settler.settle(held, settlement);
   }
 
   /** How the delivery is settled; undefined if its lease was lost. */
@@ -267,90 +231,6 @@ export class Consumer implements Host {
     return Promise.race([running, limit]).finally(() => ended.abort());
   }
 
-  /** Repeats a settlement at least until the lease ends, and falls back to a retry if the script refuses it. */
-  private async settle(held: Held, settlement: Settlement): Promise<void> {
-    for (let now = settlement; ;) {
-      try {
-        const outcome = await this.settled(held, now);
-        if (outcome === "gone" || outcome === "lost") {
-          const why = "settled before, or the lease was lost";
-          this.log("info", `${held.name}: ${now.verb} answered ${outcome}: ${why}`);
-        }
-        return;
-      } catch (thrown) {
-        const error = asDueqError(thrown);
-        if ((error.kind === "invalid_input" || error.kind === "full") && now.verb !== "retry") {
-          now = Settlement.retry(`${now.verb} was refused: ${error.message}`);
-        } else if (error.retryable && monotonic() < held.expires) {
-          await pause(SETTLE_PAUSE);
-        } else {
-          this.log("error", `${held.name} was not settled, and is delivered again: ${error.message}`);
-          return;
-        }
-      }
-    }
-  }
-
-  private async settled(held: Held, { verb, word, text, messages }: Settlement): Promise<SettleOutcome> {
-    const { token, partition } = held;
-    if (verb === "ack_push") return this.ackPush(held, messages);
-    const id = wordOf("an id", held.delivery.id);
-    const error = Buffer.from(text).subarray(0, ERROR_BYTES);
-    const words = {
-      ack: [token, id],
-      release: [id, token],
-      bury: [id, token, error],
-      retry: [id, token, word || this.settings.retry.delayMs(held.delivery.attempt), error],
-      again: [id, token, word],
-      snooze: [id, token, word],
-      throttle: [id, token, word],
-    }[verb];
-    const answer = await this.queue.router.lane(partition.tag, verb).submit(words);
-    const { outcome } = result(verb, answer.text);
-    if (verb === "throttle" && outcome === "until") {
-      const others = [...this.nodes.values()].map(({ node }) => node.partition).filter((one) => one !== partition);
-      await Promise.all(others.map((other) => other.callPatiently("throttle", ["close", word])));
-    }
-    return outcome as SettleOutcome;
-  }
-
-  /** Acks and stores the follow-ups in one step, but for those that the partitions' change takes elsewhere. */
-  private async ackPush(held: Held, given: readonly Message[]): Promise<SettleOutcome> {
-    const { id, token, partition } = held;
-    const { router } = this.queue;
-    let messages = given.map((message, at) => message.named(idOfFollowUp(id, at + 1)));
-    for (;;) {
-      const { map } = router;
-      const here: Message[] = [];
-      for (const message of messages) {
-        const lists = map ? [map.old, map.next].filter((tags) => tags.length) : [];
-        if (lists.every((tags) => tags[indexOf(message.id, tags.length)] === partition.tag)) {
-          here.push(message);
-        } else if (map && map.old.join() === map.next.join()) {
-          throw invalid(`the follow-up ${String(message.id)} is of another partition: let the library name it`);
-        } else {
-          await this.queue.pushMessage(message);
-        }
-      }
-      if (!here.length) {
-        const answer = await router.lane(partition.tag, "ack").submit([token, id]);
-        return result("ack", answer.text).outcome as SettleOutcome;
-      }
-      const words = here.flatMap((message) => [...message.arguments]);
-      try {
-        const name = Buffer.concat([token, id]);
-        const { body } = await partition.callPatiently("ack_push", [name, ...words], map ? `m${map.epoch}` : "");
-        const word = text(body[0]);
-        if (word === "REFUSED") for (const line of list(body[1])) result("ack_push", text(line)); // throws
-        return result("ack", word).outcome as SettleOutcome;
-      } catch (thrown) {
-        const error = asDueqError(thrown);
-        if (!error.isRemapped || error.applied !== "no" || !(await router.refresh())) throw error;
-        messages = here;
-      }
-    }
-  }
-
   /** Extends each lease when a third of it has passed; the handler of a lost one is asked to stop. */
   private async extends(signal: AbortSignal): Promise<void> {
     const tick = Math.min(1_000, this.settings.leaseMs / 6);
@@ -383,7 +263,10 @@ export class Consumer implements Host {
       );
       texts = list(reply.body[0]).map(text);
     } catch (error) {
-      this.log("warn", `queue ${this.queue.name}: ${due.length} leases were not extended: ${described(error)}`);
+      this.log(
+        "warn",
+        `queue ${this.queue.name}: ${due.length} leases were not extended: ${asDueqError(error).message}`,
+      );
       for (const held of due) {
         held.extendAt = 0; // at the next tick
         if (held.expires <= monotonic()) this.lose(held);
@@ -415,7 +298,7 @@ export class Consumer implements Host {
     for (const held of stubborn) {
       this.log("error", `${held.name}: its handler does not end; the message is released`);
       this.work.delete(held.ended);
-      await this.settle(held, Settlement.release());
+      await this.settler.settle(held, Settlement.release());
       held.isLost = true;
     }
     while (this.work.size) await Promise.all(this.work);
@@ -440,8 +323,4 @@ export class Consumer implements Host {
     this.work.add(ended);
     return ended;
   }
-}
-
-function described(error: unknown): string {
-  return error instanceof Error ? error.message : describe(error);
 }

@@ -92,7 +92,7 @@ function wordOf(then: Milliseconds | Date): string {
 }
 
 /** What a handler has thrown, in one line or more. Anything may be thrown, also what cannot become a text. */
-export function describe(error: unknown): string {
+function describe(error: unknown): string {
   try {
     return String(error);
   } catch {
