@@ -28,6 +28,8 @@ async function withQueue(url: string, use: (queue: Queue, client: Client) => Pro
 
 test("messages are handled on time and none early", async () => {
   const server = await RedisServer.start();
+  // Here the disk, which other tests use at the same time, is not to count.
+  await server.command("CONFIG", "SET", "appendfsync", "everysec");
   await withQueue(server.url, async (queue, client) => {
     const late: number[] = [];
     const handle = (delivery: Delivery): void => {
