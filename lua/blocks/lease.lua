@@ -28,7 +28,7 @@ local function lease_member(id, claim) -- the member of LEASES that holds this i
 end
 
 --- block: since
--- When a delivery began, in ms; 0 if that is unknown: scripts before version 26 of the library claimed or extended it.
+-- When a delivery began, in ms; 0 if that is unknown: scripts before version 27 of the library claimed or extended it.
 -- CLAIMS has it of an extended delivery, under SINCE_MARK and the id. Any other began when its claim's lease did.
 local function begun(record, deadline) -- record: what CLAIMS has under LEASE_MARK and the token
   local lease_ms = string.match(record or '', '^\3(%d+)\n')

@@ -437,7 +437,8 @@ function look.claims(id, claim)
   end
   local mark, owner = string.sub(id, 1, 2), string.sub(id, 3)
   if mark == SINCE_MARK or mark == PROCESS_MARK then -- scripts of an older release did not remove it with its owner
-    local is_left = mark == SINCE_MARK and not has_own_lease(redis.call('HGET', CLAIMS, owner) or '')
+    local is_left = mark == SINCE_MARK and not redis.call('ZSCORE', LEASES, owner)
+        and not has_own_lease(redis.call('HGET', CLAIMS, owner) or '')
       or mark == PROCESS_MARK and not redis.call('ZSCORE', NODES, owner)
     if is_left then
       local what = mark == SINCE_MARK and 'began' or 'process'

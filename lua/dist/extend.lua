@@ -148,7 +148,7 @@ local function release_from_claim(token, count)
     redis.call('ZREM', LEASES, LEASE_MARK .. token)
   end
 end
--- When a delivery began, in ms; 0 if that is unknown: scripts before version 26 of the library claimed or extended it.
+-- When a delivery began, in ms; 0 if that is unknown: scripts before version 27 of the library claimed or extended it.
 -- CLAIMS has it of an extended delivery, under SINCE_MARK and the id. Any other began when its claim's lease did.
 local function begun(record, deadline) -- record: what CLAIMS has under LEASE_MARK and the token
   local lease_ms = string.match(record or '', '^\3(%d+)\n')

@@ -167,7 +167,7 @@ local function lease_name(claim)
   local node = string.match(claim, '^@(%w%w%w%w%w%w%w)')
   return string.sub(redis.sha1hex(string.sub(claim, 1, 16)), 1, 16) .. (node and ' ' .. node or '')
 end
--- When a delivery began, in ms; 0 if that is unknown: scripts before version 26 of the library claimed or extended it.
+-- When a delivery began, in ms; 0 if that is unknown: scripts before version 27 of the library claimed or extended it.
 -- CLAIMS has it of an extended delivery, under SINCE_MARK and the id. Any other began when its claim's lease did.
 local function begun(record, deadline) -- record: what CLAIMS has under LEASE_MARK and the token
   local lease_ms = string.match(record or '', '^\3(%d+)\n')

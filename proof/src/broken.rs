@@ -233,8 +233,8 @@ pub const VARIANTS: [Variant; 19] = [
         verb: "release",
         shipped: shipped!("release"),
         exchanges: &[(
-            "set_attrs(id, failures, crashes, nil,",
-            "set_attrs(id, failures, crashes + 1, nil,",
+            "set_attrs(id, failures, crashes, nil, options, reason)",
+            "set_attrs(id, failures, crashes + 1, nil, options, reason)",
         )],
         seconds: LIMIT_SECONDS,
     },

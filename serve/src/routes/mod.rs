@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     /// The SHA-256 of the document without its version.
-    const DOCUMENT: &str = "34ffcbeef3514c554e244d909c1cef291b797ead8632d3bf275ffd9fa96f1cb8";
+    const DOCUMENT: &str = "b13b9f948c0de21c1f99820eb2ca2985b87e715763284d1f6355dc145ab6c66e";
 
     #[test]
     fn openapi_document_has_the_expected_checksum() {
