@@ -14,7 +14,7 @@ const STOPPED = 500;
 class NoReply extends Error {}
 
 /** A connection that is closed by a command without a reply. */
-class Line {
+export class Line {
   isLost = false;
   private readonly ended: ((error: Error) => void)[] = [];
   private connection: Connection | undefined; // while it opens

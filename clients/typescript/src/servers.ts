@@ -1,10 +1,10 @@
 // The servers behind a URL: one, the master that Sentinels name, or the masters of a cluster.
 import type { ConnectionOptions } from "node:tls";
-import { CONNECT_LIMIT, type Driver, type Place, type Word } from "./driver.js";
+import { type Driver, type Place, type Word } from "./driver.js";
 import { asDueqError, cut, DueqError, invalid } from "./errors.js";
-import { bytes, integer, list, text, type Raw } from "./replies.js";
+import { integer, list, text, type Raw } from "./replies.js";
 import type { Verb } from "./scripts.js";
-import { Server } from "./server.js";
+import { Line, Server } from "./server.js";
 
 const REDIRECTS = 5;
 type Send<T> = (server: Server, asking: boolean) => Promise<T>;
@@ -193,19 +193,15 @@ async function masterOf(driver: Driver, sentinels: readonly Place[], service: st
   let why = "";
   for (const place of sentinels) {
     const address = `${place.host}:${place.port}`;
-    const sentinel = await driver(place, () => {}).catch(
-      (error: unknown) => void (why = `${address}: ${String(error)}`),
-    );
-    if (!sentinel) continue;
-    const timer = setTimeout(() => sentinel.destroy(), CONNECT_LIMIT);
+    let sentinel: Line | undefined;
     try {
+      sentinel = await Line.open(driver, place);
       const [host, port] = list(await sentinel.send(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", service]));
-      return { host: bytes(host).toString(), port: Number(text(port)) };
+      return { host: text(host), port: Number(text(port)) };
     } catch (error) {
-      why = `${address} names no master: ${String(error)}`;
+      why = `${address}: ${String(error)}`;
     } finally {
-      clearTimeout(timer);
-      sentinel.destroy();
+      sentinel?.destroy();
     }
   }
   throw new DueqError("unavailable", "no", `no Sentinel names the master of ${service} (${why})`);
