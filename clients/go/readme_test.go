@@ -59,7 +59,7 @@ func TestTheEmbeddedScriptsAreThoseOfLuaDist(t *testing.T) {
 	}
 	for verb, script := range scripts() {
 		if script.text != readFile(t, "..", "..", "lua", "dist", verb+".lua") {
-			t.Errorf("scripts/%s.lua is not that of lua/dist: go generate", verb)
+			t.Errorf("scripts/%s.lua is not that of lua/dist: make lua", verb)
 		}
 		output, err := exec.Command("sha1sum", "scripts/"+verb+".lua").Output()
 		if err != nil || !strings.HasPrefix(string(output), script.sha) {

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-//go:generate sh -c "cd ../../lua/dist && cp $(ls ../../clients/go/scripts) ../../clients/go/scripts"
+//go:generate ../../scripts/lua-dist
 //go:embed scripts/*.lua
 var scriptFiles embed.FS
 

@@ -1,0 +1,108 @@
+// How deliveries are settled, at the partition that has their message.
+import type { Queue } from "./client.js";
+import { monotonic } from "./clock.js";
+import { Settlement, type Retry } from "./delivery.js";
+import { asDueqError, invalid } from "./errors.js";
+import type { Held } from "./held.js";
+import { wordOf, type Message, type SettleOutcome } from "./model.js";
+import type { Partition } from "./partition.js";
+import { list, result, text } from "./replies.js";
+import { idOfFollowUp, indexOf } from "./routes.js";
+import { pause } from "./waiting.js";
+
+const ERROR_BYTES = 1_024;
+const SETTLE_PAUSE = 100;
+
+/** Settles the deliveries of one queue. */
+export class Settler {
+  /** `partitions` are those that the worker attends: a throttle closes all of them. */
+  constructor(
+    private readonly queue: Queue,
+    private readonly retry: Retry,
+    private readonly partitions: () => readonly Partition[],
+  ) {}
+
+  /** Repeats a settlement at least until the lease ends, and falls back to a retry if the script refuses it. */
+  async settle(held: Held, settlement: Settlement): Promise<void> {
+    for (let now = settlement; ;) {
+      try {
+        const outcome = await this.settled(held, now);
+        if (outcome === "gone" || outcome === "lost") {
+          const why = "settled before, or the lease was lost";
+          this.queue.client.log("info", `${held.name}: ${now.verb} answered ${outcome}: ${why}`);
+        }
+        return;
+      } catch (thrown) {
+        const error = asDueqError(thrown);
+        if ((error.kind === "invalid_input" || error.kind === "full") && now.verb !== "retry") {
+          now = Settlement.retry(`${now.verb} was refused: ${error.message}`);
+        } else if (error.retryable && monotonic() < held.expires) {
+          await pause(SETTLE_PAUSE);
+        } else {
+          this.queue.client.log("error", `${held.name} was not settled, and is delivered again: ${error.message}`);
+          return;
+        }
+      }
+    }
+  }
+
+  private async settled(held: Held, { verb, word, text, messages }: Settlement): Promise<SettleOutcome> {
+    const { token, partition } = held;
+    if (verb === "ack_push") return this.ackPush(held, messages);
+    const id = wordOf("an id", held.delivery.id);
+    const error = Buffer.from(text).subarray(0, ERROR_BYTES);
+    const words = {
+      ack: [token, id],
+      release: [id, token],
+      bury: [id, token, error],
+      retry: [id, token, word || this.retry.delayMs(held.delivery.attempt), error],
+      again: [id, token, word],
+      snooze: [id, token, word],
+      throttle: [id, token, word],
+    }[verb];
+    const answer = await this.queue.router.lane(partition.tag, verb).submit(words);
+    const { outcome } = result(verb, answer.text);
+    if (verb === "throttle" && outcome === "until") {
+      const others = this.partitions().filter((one) => one !== partition);
+      await Promise.all(others.map((other) => other.callPatiently("throttle", ["close", word])));
+    }
+    return outcome as SettleOutcome;
+  }
+
+  /** Acks and stores the follow-ups in one step, but for those that the partitions' change takes elsewhere. */
+  private async ackPush(held: Held, given: readonly Message[]): Promise<SettleOutcome> {
+    const { id, token, partition } = held;
+    const { router } = this.queue;
+    let messages = given.map((message, at) => message.named(idOfFollowUp(id, at + 1)));
+    for (;;) {
+      const { map } = router;
+      const here: Message[] = [];
+      for (const message of messages) {
+        const lists = map ? [map.old, map.next].filter((tags) => tags.length) : [];
+        if (lists.every((tags) => tags[indexOf(message.id, tags.length)] === partition.tag)) {
+          here.push(message);
+        } else if (map && map.old.join() === map.next.join()) {
+          throw invalid(`the follow-up ${String(message.id)} is of another partition: let the library name it`);
+        } else {
+          await this.queue.pushMessage(message);
+        }
+      }
+      if (!here.length) {
+        const answer = await router.lane(partition.tag, "ack").submit([token, id]);
+        return result("ack", answer.text).outcome as SettleOutcome;
+      }
+      const words = here.flatMap((message) => [...message.arguments]);
+      try {
+        const name = Buffer.concat([token, id]);
+        const { body } = await partition.callPatiently("ack_push", [name, ...words], map ? `m${map.epoch}` : "");
+        const word = text(body[0]);
+        if (word === "REFUSED") for (const line of list(body[1])) result("ack_push", text(line)); // throws
+        return result("ack", word).outcome as SettleOutcome;
+      } catch (thrown) {
+        const error = asDueqError(thrown);
+        if (!error.isRemapped || error.applied !== "no" || !(await router.refresh())) throw error;
+        messages = here;
+      }
+    }
+  }
+}

@@ -1,0 +1,44 @@
+// Workers that run while a test looks at them.
+import assert from "node:assert/strict";
+import type { Worker } from "../src/index.js";
+import { LIMIT } from "./servers_for_tests.js";
+
+/** Runs a worker until `use` has ended, and checks that it stops. */
+export async function running(worker: Worker, use: () => Promise<void>, grace = 5_000): Promise<void> {
+  const run = worker.run({ grace });
+  try {
+    await Promise.race([use(), run.then(() => assert.fail("the worker has ended"))]);
+  } finally {
+    worker.stop();
+    const late = setTimeout(() => {
+      throw new Error("the worker does not stop");
+    }, LIMIT);
+    await run;
+    clearTimeout(late);
+  }
+}
+
+/** How often each name was seen. */
+export class Counter {
+  private readonly counts = new Map<string, number>();
+
+  /** Counts a name, and returns how often it was seen. */
+  add(name: string): number {
+    const count = this.count(name) + 1;
+    this.counts.set(name, count);
+    return count;
+  }
+
+  count(name: string): number {
+    return this.counts.get(name) ?? 0;
+  }
+
+  get size(): number {
+    return this.counts.size;
+  }
+
+  /** The count of the most frequent name. */
+  get most(): number {
+    return Math.max(0, ...this.counts.values());
+  }
+}
