@@ -71,6 +71,7 @@ struct MessagesPage {
     /// The form for all that match, if the caller may begin operations.
     matching: Option<Matching>,
     may_read_payloads: bool,
+    may_produce: bool,
     may_cancel: bool,
     may_requeue: bool,
     is_operation: bool,
@@ -164,6 +165,7 @@ async fn list(page: Page, asked: Asked) -> Answer {
             .then(|| Matching::new(&asked, now.now_ms))
             .flatten(),
         may_read_payloads: caller.may_read_payloads,
+        may_produce: caller.may_produce,
         may_cancel: waits && caller.may_produce,
         may_requeue: asked.state == "dead" && caller.may_operate,
         is_operation: caller.may_operate,

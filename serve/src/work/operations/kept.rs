@@ -25,7 +25,7 @@ const OF_FIELDS: u64 = 4 << 10;
 pub(super) struct Rooms(Arc<Semaphore>);
 
 /// The reserved room of one line.
-pub(super) type Room = OwnedSemaphorePermit;
+pub(super) type LineRoom = OwnedSemaphorePermit;
 
 /// The file of one operation.
 pub(crate) struct Kept {
@@ -36,7 +36,7 @@ pub(crate) struct Kept {
 #[derive(Default)]
 struct Lines {
     lines: Vec<Bytes>,
-    room: Option<Room>,
+    room: Option<LineRoom>,
 }
 
 impl Rooms {
@@ -58,7 +58,7 @@ impl Rooms {
 
 impl Kept {
     /// Reserves room for a message with a payload of this size; `None` if there is none.
-    pub(super) fn room_for(&self, payload_bytes: u64) -> Option<Room> {
+    pub(super) fn room_for(&self, payload_bytes: u64) -> Option<LineRoom> {
         let line = match payload_bytes {
             bytes @ 0..=MAX_TEXT => bytes * 6,
             bytes => bytes.saturating_mul(4) / 3,
@@ -70,7 +70,7 @@ impl Kept {
 
     /// Adds a cancelled message, and gives back the room that its line does not need. A message
     /// whose payload has grown since the room was reserved may need more than it got.
-    pub(super) fn write(&self, id: &[u8], mut stored: StoredMessage, mut room: Room) {
+    pub(super) fn write(&self, id: &[u8], mut stored: StoredMessage, mut room: LineRoom) {
         let payload = std::mem::take(&mut stored.payload);
         let fields = serde_json::to_value(Message::new(id, stored, true)).unwrap_or_default();
         let mut line = push_again(&fields);

@@ -9,7 +9,7 @@ use dueq::{Applied, Error, MessageState, Queue, StoredMessage};
 use tokio::task::JoinSet;
 
 use crate::wire::operations::{Kind, Skipped};
-use crate::work::operations::kept::{Kept, Room};
+use crate::work::operations::kept::{Kept, LineRoom};
 use crate::work::operations::plan::Plan;
 use crate::work::operations::progress::{End, Stepped};
 use crate::work::operations::selection::Selection;
@@ -202,7 +202,7 @@ impl Change {
 
     /// Writes the message into the file if its cancel succeeds. A change between the read and the
     /// cancel is lost: a cancel cannot say which version of the message it means.
-    async fn keep_and_cancel(&self, id: &[u8], kept: &Kept, room: Room) -> Result<Did, Error> {
+    async fn keep_and_cancel(&self, id: &[u8], kept: &Kept, room: LineRoom) -> Result<Did, Error> {
         let stored = self.queue.get(id).await?;
         let Some(stored) = stored.filter(|stored| self.selects(stored)) else {
             return Ok(Did::Gone);

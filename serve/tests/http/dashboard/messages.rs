@@ -287,7 +287,7 @@ async fn list_filters_and_acts_on_all_that_match() -> Result<()> {
     ] {
         queue.push("secret <b>\nhidden-line").id(id).await?;
         for delivery in claimed(&queue, 1).await? {
-            delivery.bury(error).await?;
+            let _ = delivery.bury(error).await?;
         }
     }
     let shown = look(
