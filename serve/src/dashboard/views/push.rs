@@ -23,7 +23,7 @@ use crate::wire::messages::Message;
 use crate::work::Shared;
 
 /// What a push will send.
-struct Unsent {
+struct WouldSend {
     json: String,
     shell: String,
 }
@@ -49,7 +49,7 @@ struct PushPage {
     params: String,
     copied: Copied,
     is_edit: bool,
-    preview: Option<Unsent>,
+    preview: Option<WouldSend>,
     fields: Fields,
 }
 
@@ -72,7 +72,7 @@ async fn act(mut page: Page, form: Form) -> Answer {
     let made = message(&page, &form);
     let sent = match (made, form.get("action")) {
         (Ok(made), Some("preview")) => {
-            let preview = Unsent {
+            let preview = WouldSend {
                 json: serde_json::to_string_pretty(&made.body).unwrap_or_default(),
                 shell: made.shell,
             };
@@ -88,7 +88,7 @@ async fn act(mut page: Page, form: Form) -> Answer {
     }
 }
 
-async fn show(page: Page, preview: Option<Unsent>) -> Answer {
+async fn show(page: Page, preview: Option<WouldSend>) -> Answer {
     let name = page.queue_name()?;
     if !page.caller().may_produce {
         let detail = "your role may not push messages";
