@@ -4,7 +4,8 @@
 //! - **Examine.** [`Client::examine`](crate::Client::examine) and
 //!   [`Queue::examine`](crate::Queue::examine) return a [`Checkup`] with [`Finding`]s, and the
 //!   second one can also repair the queue. [`AuditSteps`] checks each message at the caller's pace.
-//! - **Act in steps.** [`BulkSteps`] requeues or purges many messages at the caller's pace.
+//! - **Act in steps.** [`BulkSteps`] requeues or purges many messages at the caller's pace. [`Picks`]
+//!   reads the messages that a condition of the caller selects.
 //! - **Grow.** [`Repartition`] changes the number of partitions of a queue while it is used, and
 //!   reports its [`RepartitionProgress`].
 //! - **Find queues.** [`QueueScan`] walks through the keys of a server, and [`NewQueue`] reports
@@ -35,6 +36,6 @@ pub use crate::doctor::{
 pub use crate::functions::{FunctionsStatus, functions_code, functions_version, queue_keys};
 pub use crate::model::repartition::{RepartitionPhase, RepartitionProgress};
 pub use crate::model::stats::{BulkEnd, BulkProgress};
-pub use crate::queue::{BulkSteps, Repartition};
+pub use crate::queue::{BulkSteps, Picks, Repartition};
 pub use crate::server::new_queues::NewQueue;
 pub use crate::server::queue_scan::QueueScan;

@@ -14,6 +14,7 @@ mod http_client;
 mod log;
 mod ndjson;
 mod output;
+mod picked;
 mod server;
 mod service;
 mod shown;

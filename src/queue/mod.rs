@@ -30,7 +30,7 @@ pub use remote::RemoteDelivery;
 pub use repartition::Repartition;
 pub use schedule::ScheduleHandle;
 pub use schedules::ScheduleSet;
-pub use steps::BulkSteps;
+pub use steps::{BulkSteps, Picks};
 
 use crate::batch::{Answered, BatchVerb, Batcher, Item, allows_new_try};
 use crate::error::{Applied, Error, ErrorKind};

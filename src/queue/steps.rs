@@ -1,6 +1,7 @@
 //! Requeues and purges in steps, at the caller's pace.
 
 mod part;
+mod picks;
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::router::{Partitions, Router};
 use crate::server::patience::Repeat;
 pub(super) use part::Bulk;
 use part::{Part, parts_of, text_of};
+pub use picks::Picks;
 
 /// A requeue or a purge of a queue in steps: each [`step`](BulkSteps::step) is one call, and the
 /// caller sets the pace. [`Queue::requeue_steps`] and [`Queue::purge_steps`] make one.

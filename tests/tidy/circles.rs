@@ -15,7 +15,7 @@ const CIRCLES: &[&str] = &[
     "model/schedule/{builder,check,fires,info,mod,options,text}",
     "model/{outcomes,receipt}",
     "partition/{ack_push,closing,elsewhere,mod,remap,roles,schedules,transfer}",
-    "queue/{administer,claim,held,mod,push,remote,repartition,schedules,steps}",
+    "{queue/administer,queue/claim,queue/held,queue/mod,queue/push,queue/remote,queue/repartition,queue/schedules,queue/steps,queue/steps/picks}",
     "router/{job,mod,partitions,refresh,registry,repartition,routing,transfer}",
     "server/connect/{credentials,options}",
     "server/{route,servers}",

@@ -14,8 +14,9 @@ use jiff::tz::TimeZone;
 
 use crate::commands::inspect::PAGE;
 use crate::flags::Durable;
-use crate::output::Outcome;
-use crate::{Common, existing, flags, output, time};
+use crate::output::{Outcome, Usage};
+use crate::picked::{Change, FilterFlags};
+use crate::{Common, existing, flags, output, picked, time};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -127,6 +128,7 @@ Examples:
   dueq requeue orders order:42
   dueq requeue orders --all
   dueq requeue orders --since 10m
+  dueq requeue orders --all --error-text timeout
   dueq requeue orders --before 2026-12-01T20:00:00Z
   dueq requeue orders --after '2026-12-01 20:00' --before '2026-12-01 20:10' --tz Asia/Shanghai")]
 #[command(group(ArgGroup::new("died").args(["before", "after"]).multiple(true)))]
@@ -152,6 +154,8 @@ pub(crate) struct Requeue {
     /// The time zone of a moment without one: Asia/Shanghai
     #[arg(long, value_name = "ZONE", value_parser = time::zone, requires = "died")]
     tz: Option<TimeZone>,
+    #[command(flatten)]
+    filter: FilterFlags,
 }
 
 impl Requeue {
@@ -161,9 +165,23 @@ impl Requeue {
         let after_ms = flags::first_ms(self.after.as_deref(), self.since, self.tz.as_ref())?;
         let (client, queue) = common.client_and_queue(&self.queue).await?;
         let (mut outcome, mut absent) = (Outcome::Done, false);
+        let filter = self.filter.read();
+        if !filter.is_all() && !self.ids.is_empty() {
+            let reason =
+                "--error-text, --min-failures and --min-crashes are not for ids: use --all";
+            return Err(Usage(reason.to_owned()).into());
+        }
         if self.all || before_ms.or(after_ms).is_some() {
             existing::require(&client, &queue).await?;
             let count = match (after_ms, before_ms) {
+                _ if !filter.is_all() => {
+                    // What dies again after this moment stays dead.
+                    let now_ms = queue.dues(&[]).await?.now_ms;
+                    let until_ms = before_ms.map_or(now_ms, |ms| ms.min(now_ms));
+                    let times = after_ms.unwrap_or(0)..=until_ms;
+                    picked::each(&queue, MessageState::Dead, times, &filter, Change::Requeue)
+                        .await?
+                }
                 (Some(ms), _) => {
                     let steps = queue.requeue_steps(before_ms.unwrap_or(u64::MAX));
                     flags::since(steps, ms).await?

@@ -14,6 +14,7 @@ use dueq::{MessageState, OnExpire, Queue, StoredMessage};
 use jiff::tz::TimeZone;
 
 use crate::output::{Outcome, Usage};
+use crate::picked::FilterFlags;
 use crate::{Common, existing, flags, output, time};
 
 /// The most messages that one call of the protocol lists.
@@ -220,6 +221,7 @@ Examples:
   dueq ls orders
   dueq ls orders --from 2026-12-01T20:00:00Z
   dueq ls orders --state dead --newest --limit 10
+  dueq ls orders --state dead --error-text timeout --min-failures 2
   dueq ls orders --state dead --limit 1000 --json | jq -r 'select(.id) | .error' | sort | uniq -c")]
 pub(crate) struct Ls {
     /// The queue
@@ -243,6 +245,8 @@ pub(crate) struct Ls {
     /// The number of messages
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
+    #[command(flatten)]
+    filter: FilterFlags,
 }
 
 impl Ls {
@@ -267,12 +271,15 @@ impl Ls {
             common.existing_queue_to_read(&self.queue).await?,
             self.limit,
         );
+        let filter = self.filter.read();
         while left > 0 {
             let limit = usize::try_from(left).map_or(PAGE, |left| left.min(PAGE));
-            let page = match self.newest {
+            let mut page = match self.newest {
                 true => queue.list_newest(state, cursor.as_ref(), limit).await?,
                 false => queue.list(state, cursor.as_ref(), limit).await?,
             };
+            page.messages
+                .retain(|one| filter.has(one.failures, one.crashes, &one.error));
             write_page(common.json, state, &page.messages)?;
             left = left.saturating_sub(page.messages.len() as u64);
             cursor = page.next;

@@ -7,8 +7,9 @@ use dueq::MessageState;
 use dueq::outcomes::UnusedOutcome;
 use jiff::tz::TimeZone;
 
-use crate::output::Outcome;
-use crate::{Common, existing, flags, output, time};
+use crate::output::{Outcome, Usage};
+use crate::picked::{Change, FilterFlags};
+use crate::{Common, existing, flags, output, picked, time};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -130,6 +131,7 @@ code is 1.
 Examples:
   dueq purge orders --state dead --yes
   dueq purge orders --state dead --since 10m --yes
+  dueq purge orders --state dead --error-text timeout --yes
   dueq purge orders --state dead --before 2026-11-01T00:00:00Z --yes")]
 #[command(group(ArgGroup::new("times").args(["before", "after"]).multiple(true)))]
 #[command(group(ArgGroup::new("first").args(["after", "since"])))]
@@ -152,6 +154,8 @@ pub(crate) struct Purge {
     /// The time zone of a moment without one: Asia/Shanghai
     #[arg(long, value_name = "ZONE", value_parser = time::zone, requires = "times")]
     tz: Option<TimeZone>,
+    #[command(flatten)]
+    filter: FilterFlags,
     /// Remove them; without this flag nothing is removed
     #[arg(long)]
     yes: bool,
@@ -168,24 +172,28 @@ impl Purge {
             Purgeable::Ready => MessageState::Ready,
             Purgeable::Dead => MessageState::Dead,
         };
+        if after_ms.is_some() && state != MessageState::Dead {
+            let reason = "--after and --since are of dead messages: only these have died";
+            return Err(Usage(reason.to_owned()).into());
+        }
+        let filter = self.filter.read();
+        let times = after_ms.unwrap_or(0)..=before_ms.unwrap_or(u64::MAX);
         if !self.yes {
-            let stats = queue.stats().await?;
-            let count = match state {
-                MessageState::Scheduled => stats.scheduled,
-                MessageState::Ready => stats.ready,
-                _ => stats.dead,
-            };
+            let count = picked::each(&queue, state, times, &filter, Change::Count).await?;
             let name = output::visible(self.queue.as_bytes());
-            let which = match (after_ms, before_ms) {
-                (None, None) => "them",
-                (None, Some(_)) => "those that --before selects",
-                (Some(_), _) => "those that --after or --since and --before select",
+            let what = if count == 1 { "message" } else { "messages" };
+            let which = match filter.is_all() && after_ms.or(before_ms).is_none() {
+                true => "",
+                false => " that the flags select",
             };
             anyhow::bail!(
-                "nothing was removed: {name} has {count} {state} messages; add --yes to remove {which} for ever"
+                "nothing was removed: {name} has {count} {state} {what}{which}; add --yes to remove them for ever"
             );
         }
         let count = match (after_ms, before_ms) {
+            _ if !filter.is_all() => {
+                picked::each(&queue, state, times, &filter, Change::Remove).await?
+            }
             (Some(ms), _) => {
                 let steps = queue.purge_steps(state, before_ms.unwrap_or(u64::MAX))?;
                 flags::since(steps, ms).await?

@@ -85,8 +85,15 @@ pub fn http_operation(bytes: &[u8]) {
     };
     assert!(plan.is_wished_by(&again));
     assert!((1..=100_000).contains(&plan.pace) && plan.ids.count <= 10_000);
-    if plan.selected() != MessageState::Scheduled {
-        assert!(plan.before_ms.is_none_or(|before_ms| before_ms <= NOW_MS));
+    if let Some(selection) = plan
+        .selection
+        .filter(|one| one.state != MessageState::Scheduled)
+    {
+        assert!(
+            selection
+                .before_ms
+                .is_some_and(|before_ms| before_ms <= NOW_MS)
+        );
     }
     let canary = plan.canary.map(|canary| (canary.messages, canary.wait_ms));
     assert!(canary.is_none_or(|(messages, wait_ms)| {

@@ -70,6 +70,20 @@ struct Mistake {
 const OTHER_NAMES: [(&str, &str); 1] = [("rate_window_ms", "rate")];
 
 impl Fields {
+    /// The fields of a form that is shown again without a mistake.
+    pub(super) fn typed(typed: &[(String, String)]) -> Self {
+        Self {
+            typed: typed.to_vec(),
+            mistake: None,
+        }
+    }
+
+    /// The text of a text area.
+    pub(super) fn value<'a>(&'a self, name: &str, default: &'a str) -> &'a str {
+        let typed = self.typed.iter().find(|(field, _)| field == name);
+        typed.map_or(default, |(_, value)| value.as_str())
+    }
+
     /// The fields of a form that was refused because of one of them. The detail of the refusal begins
     /// with the field's name. `None` if the refusal has another reason.
     pub(super) fn refused(typed: &[(String, String)], failure: &Failure) -> Option<Self> {
@@ -99,9 +113,7 @@ impl Fields {
     /// The attributes of an input: its value, and whether it has the mistake. `hint` is the id of the
     /// element that explains the field; empty for none.
     pub(super) fn input(&self, name: &str, default: &str, hint: &str) -> Markup {
-        let typed = self.typed.iter().find(|(field, _)| field == name);
-        let value = typed.map_or(default, |(_, value)| value.as_str());
-        let mut attributes = format!(" value=\"{}\"", Markup::escaped(value));
+        let mut attributes = format!(" value=\"{}\"", Markup::escaped(self.value(name, default)));
         let is_wrong = self.mistake_in(name).is_some();
         let ids = match (hint, is_wrong) {
             ("", false) => return Markup::of(attributes),

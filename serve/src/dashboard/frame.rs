@@ -255,6 +255,19 @@ const DONE: &[(&str, &str)] = &[
         "The queue is closed for that time: workers claim nothing until then.",
     ),
     ("limits", "The limits are set."),
+    ("pushed", "The message is pushed."),
+    (
+        "replaced",
+        "The new message has replaced the one that waited.",
+    ),
+    (
+        "follows",
+        "A handler has a message of this id. The new one follows it.",
+    ),
+    (
+        "remembered",
+        "Nothing was pushed: the queue remembers this id of a message that has ended.",
+    ),
     ("moved", "The message has its new due time."),
     ("due", "The message is due now."),
     (

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::dashboard::api::{Api, Failure};
 use crate::edge::body::Bodies;
 use crate::edge::problem::{Code, Problem};
-use crate::edge::shown::moment;
+use crate::wire::again::push_again;
 
 /// How long a cancelled message is kept. It is less than the 12 s for which the queue remembers the
 /// cancel, and so refuses an undo after another change of the id.
@@ -223,35 +223,9 @@ impl Cancelled {
 
     /// The body of the push that restores the message.
     pub(in crate::dashboard) fn body(&self, undo_ms: u64) -> Value {
-        let number = |name: &str| self.fields[name].as_u64();
-        let payload = STANDARD.encode(&self.payload);
-        let mut body = json!({ "payload_base64": payload, "undo_ms": undo_ms });
-        let mut set = |name: &str, value: Value| body[name] = value;
-        if let Some(due_ms) = number("due_ms") {
-            set("at", moment(due_ms).into());
-        }
-        let (at, after) = (number("expires_at_ms"), number("expires_after_ms"));
-        let is_of_due =
-            at.is_none() || at == number("due_ms").zip(after).map(|(due, after)| due + after);
-        match (at, after) {
-            (_, Some(after)) if is_of_due => set("expires", format!("{after}ms").into()),
-            (Some(at), _) => set("expires_at", moment(at).into()),
-            _ => {}
-        }
-        if at.or(after).is_some() {
-            set("on_expire", self.fields["on_expire"].clone());
-        }
-        for name in ["max_attempts", "traceparent"] {
-            if !self.fields[name].is_null() {
-                set(name, self.fields[name].clone());
-            }
-        }
-        if number("cost").is_some_and(|cost| cost > 1) {
-            set("cost", self.fields["cost"].clone());
-        }
-        if let Some(window_ms) = number("window_ms") {
-            set("window", format!("{window_ms}ms").into());
-        }
+        let mut body = push_again(&self.fields);
+        body["payload_base64"] = STANDARD.encode(&self.payload).into();
+        body["undo_ms"] = undo_ms.into();
         body
     }
 
@@ -306,6 +280,8 @@ fn unread(address: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn message(bytes: usize) -> Cancelled {

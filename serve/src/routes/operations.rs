@@ -1,7 +1,8 @@
 //! Begins, follows and stops operations on whole queues.
 
+use axum::body::Body;
 use axum::extract::{FromRequestParts, OriginalUri, State};
-use axum::http::header::LOCATION;
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, LOCATION};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -16,6 +17,7 @@ use crate::edge::path::{QueueName, decode, segment};
 use crate::edge::problem::{Code, Problem};
 use crate::wire::operations::{OperationList, OperationReport};
 use crate::work::Shared;
+use crate::work::events::Unfold;
 use crate::work::operations::{Begun, Plan, Request};
 
 /// Follow operations.
@@ -25,6 +27,11 @@ pub(super) fn reads() -> Vec<UtoipaMethodRouter<Shared>> {
         routes!(list_all_operations),
         routes!(read_operation),
     ]
+}
+
+/// The messages that operations have cancelled, with their payloads.
+pub(super) fn payloads() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(cancelled_messages)]
 }
 
 /// Begin and stop operations.
@@ -50,8 +57,8 @@ impl<S: Sync> FromRequestParts<S> for OperationId {
 
 /// Begin an operation on a queue
 ///
-/// Requeues or purges messages up to a time, cancels messages by their ids, audits or repairs the
-/// queue, or changes the number of its partitions. It goes on after the answer, at its pace. One of
+/// Requeues, purges or cancels messages, audits or repairs the queue, or changes the number of its
+/// partitions. It goes on after the answer, at its pace. One of
 /// each kind runs on a queue: the same call again answers the one that runs, and another of the same
 /// kind is refused.
 #[utoipa::path(
@@ -193,4 +200,42 @@ async fn stop_operation(
     let href = uri.path().strip_suffix("/stop").unwrap_or_default();
     let shown = Json(operation.report(href.to_owned()));
     Ok((StatusCode::ACCEPTED, shown))
+}
+
+/// Download what an operation has cancelled
+///
+/// A line of JSON for each message that a cancel with `state` has cancelled so far. `POST messages`
+/// and `dueq push --ndjson` push them again, with the options that they had; failures and crashes count
+/// from 0. This instance keeps 64 MiB of such lines: new operations drop the oldest ones.
+#[utoipa::path(
+    get,
+    path = "/v1/queues/{queue}/operations/{operation}/cancelled",
+    tag = "operations",
+    responses(
+        (status = 200, description = "The messages, one a line", body = String, content_type = "application/x-ndjson", headers(("Content-Disposition" = String, description = "`attachment`"))),
+        (status = 404, description = "This instance does not know the operation, or has no lines of it"),
+    )
+)]
+async fn cancelled_messages(
+    State(app): State<Shared>,
+    name: QueueName,
+    id: OperationId,
+) -> Result<Response, Problem> {
+    let operation = app.operations.get(name.as_str(), &id.0)?;
+    let lines = operation.cancelled().ok_or_else(|| {
+        let detail = format!("there are no lines of operation {}: it has cancelled no message by a selection, or newer operations needed the room", operation.id());
+        Problem::new(Code::NoSuchOperation, detail)
+    })?;
+    let headers = [
+        (CONTENT_TYPE, "application/x-ndjson"),
+        (
+            CONTENT_DISPOSITION,
+            "attachment; filename=\"cancelled.ndjson\"",
+        ),
+    ];
+    let body = Unfold::new(lines.into_iter(), |mut lines| async move {
+        let line = lines.next()?;
+        Some((line, lines))
+    });
+    Ok((headers, Body::new(body)).into_response())
 }

@@ -168,6 +168,7 @@ fn limits() -> Vec<Value> {
 fn new_operation() -> Vec<Value> {
     const OF_REQUEUE: [&str; 4] = ["error", "crashed", "canary", "canary_wait_ms"];
     const OF_TIMES: [&str; 2] = ["before_ms", "after_ms"];
+    const OF_FILTER: [&str; 4] = ["error_text", "min_failures", "min_crashes", "limit"];
     const OF_CANCEL: [&str; 2] = ["ids", "dead"];
     const OF_REPARTITION: [&str; 3] = ["partitions", "abort", "gentle"];
     let of = |kinds: &[&str], lacked: &[&[&str]], rules: Vec<Value>| {
@@ -188,6 +189,11 @@ fn new_operation() -> Vec<Value> {
         json!({ "allOf": [has("partitions"), lacks("abort")] }),
         json!({ "allOf": [aborts, lacks("partitions")] }),
     ]);
+    let of_ids = json!({ "allOf": [
+        has("ids"), lacks("state"), lacks("before_ms"), lacks("after_ms"), lacks("error_text"),
+        lacks("min_failures"), lacks("min_crashes"), lacks("limit"),
+    ] });
+    let of_state = json!({ "allOf": [has("state"), lacks("ids"), lacks("dead")] });
     let (state, of_others) = (&["state"], &["pace", "dry_run"]);
     vec![
         any([lacks("canary_wait_ms"), has("canary")]),
@@ -200,17 +206,31 @@ fn new_operation() -> Vec<Value> {
             ),
             of(
                 &["cancel"],
-                &[state, &OF_TIMES, &OF_REQUEUE, &OF_REPARTITION],
-                vec![has("ids")],
+                &[&OF_REQUEUE, &OF_REPARTITION],
+                vec![any([of_ids, of_state])],
             ),
             of(
                 &["audit", "repair"],
-                &[state, &OF_TIMES, &OF_REQUEUE, &OF_CANCEL, &OF_REPARTITION],
+                &[
+                    state,
+                    &OF_TIMES,
+                    &OF_FILTER,
+                    &OF_REQUEUE,
+                    &OF_CANCEL,
+                    &OF_REPARTITION,
+                ],
                 vec![],
             ),
             of(
                 &["repartition"],
-                &[state, &OF_TIMES, &OF_REQUEUE, &OF_CANCEL, of_others],
+                &[
+                    state,
+                    &OF_TIMES,
+                    &OF_FILTER,
+                    &OF_REQUEUE,
+                    &OF_CANCEL,
+                    of_others,
+                ],
                 vec![repartitions],
             ),
         ]),

@@ -191,7 +191,7 @@ pub(crate) struct Message {
 }
 
 /// The payload of a message, or its first bytes.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Payload {
     /// The payload, if it is UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -283,7 +283,7 @@ pub(crate) struct Messages {
     pub(crate) next: Option<String>,
 }
 
-/// A message of a list, without its payload.
+/// A message of a list.
 #[derive(Serialize, Deserialize, ToSchema)]
 pub(crate) struct ListedMessage {
     #[serde(flatten)]
@@ -302,6 +302,9 @@ pub(crate) struct ListedMessage {
     /// The end of the id of the worker that has it, if the lease tells it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) node: Option<String>,
+    /// The first bytes of its payload, if the call asked for them.
+    #[serde(default, flatten)]
+    pub(crate) payload: Option<Payload>,
     /// The address of the message.
     pub(crate) href: String,
 }

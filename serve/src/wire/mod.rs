@@ -1,6 +1,7 @@
 //! The JSON types of `/v1`, for the routes that send them and the dashboard pages that read them.
 
 pub(crate) mod about;
+pub(crate) mod again;
 pub(crate) mod messages;
 pub(crate) mod operations;
 pub(crate) mod overview;

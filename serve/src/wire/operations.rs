@@ -16,7 +16,7 @@ pub(crate) enum Kind {
     Requeue,
     /// Removes scheduled, ready or dead messages.
     Purge,
-    /// Cancels messages by their ids.
+    /// Cancels messages: by their ids, or all that match.
     Cancel,
     /// Looks for damage of the queue.
     Audit,
@@ -40,11 +40,11 @@ pub(crate) struct OperationReport {
     pub(crate) id: String,
     pub(crate) queue: String,
     pub(crate) kind: Kind,
-    /// Which messages a requeue or a purge deals with.
+    /// Which messages a requeue, a purge, or a cancel without ids deals with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) messages: Option<String>,
-    /// Of a requeue or a purge: only what died, or was due, at or before this time of Redis. The same
-    /// call with this `before_ms` goes on where this one ended.
+    /// Only what died, or was due, at or before this time of Redis. The same call with this `before_ms`
+    /// goes on where this one ended.
     pub(crate) before_ms: Option<u64>,
     /// Only what died at or after this time.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,6 +55,22 @@ pub(crate) struct OperationReport {
     /// Of a requeue: only what died because its leases ran out too often, or only the others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) crashed: Option<bool>,
+    /// Only messages with this text in their error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error_text: Option<String>,
+    /// Only messages with at least so many failures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) min_failures: Option<u32>,
+    /// Only messages with at least so many crashes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) min_crashes: Option<u32>,
+    /// It ends after so many changed messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) limit: Option<u64>,
+    /// Of a cancel without ids: the address of the lines that push its messages again. Missing while
+    /// there are none, and after newer operations needed their room.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cancelled_href: Option<String>,
     pub(crate) dry_run: bool,
     /// How many messages a second. A repartition has none.
     #[serde(skip_serializing_if = "Option::is_none")]

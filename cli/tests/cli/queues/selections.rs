@@ -60,7 +60,8 @@ fn purge_and_requeue_reach_up_to_a_moment() -> Result<()> {
     let purge = ["purge", "q", "--state", "scheduled", "--before", &before];
     let kept = dueq(&server, &purge)?;
     assert_eq!(kept.code(), Some(1));
-    assert!(kept.err().contains("those that --before selects"));
+    let selected = "q has 10 scheduled messages that the flags select";
+    assert!(kept.err().contains(selected), "{}", kept.err());
     says(
         &server,
         &[&purge[..], &["--yes", "--json"]].concat(),
@@ -101,6 +102,18 @@ fn purge_and_requeue_reach_up_to_a_moment() -> Result<()> {
         0,
         "{\"count\":1,\"outcome\":\"purged\",\"queue\":\"q\"}\n",
     )?;
+    // Without --yes a purge counts what the times and the filter select.
+    for (flags, count) in [
+        (&["--since", "10m"][..], "0 dead messages that"),
+        (&["--error-text", "timeout"], "0 dead messages that"),
+        (&["--before", &until], "0 dead messages that"),
+    ] {
+        let kept = dueq(
+            &server,
+            &[&["purge", "q", "--state", "dead"], flags].concat(),
+        )?;
+        assert!(kept.err().contains(count), "{flags:?}: {}", kept.err());
+    }
     // It died in 2026, and so long ago.
     let requeue = ["requeue", "q", "--json", "--since"];
     says(
@@ -120,6 +133,61 @@ fn purge_and_requeue_reach_up_to_a_moment() -> Result<()> {
     ] {
         assert_eq!(dueq(&server, wrong)?.code(), Some(2), "{wrong:?}");
     }
+    Ok(())
+}
+
+#[test]
+fn filter_selects_by_error_failures_and_crashes() -> Result<()> {
+    let server = Server::start(&[])?;
+    for (id, attributes) in [
+        ("a", "3 0 - \nbank: Timeout after 5 s"),
+        ("b", "1 2 - \nrefused"),
+        ("c", "0 0 - \ntimeout"),
+    ] {
+        dueq(&server, &["push", "q", "x", "--id", id, "--delay", "48h"])?;
+        server.command(&["ZREM", "dueq:{q}:scheduled", id])?;
+        server.command(&["ZADD", "dueq:{q}:dead", "1796126400000", id])?;
+        server.command(&["HSET", "dueq:{q}:attrs", id, attributes])?;
+    }
+    let dead = |flags: &[&str]| Ok::<_, anyhow::Error>(listed(&server, flags)?.0);
+    let timeout = ["--state", "dead", "--error-text", "TIMEOUT"];
+    assert_eq!(dead(&timeout)?, ["a", "c"]);
+    assert_eq!(
+        dead(&[&timeout[..], &["--min-failures", "2"]].concat())?,
+        ["a"]
+    );
+    assert_eq!(dead(&["--state", "dead", "--min-crashes", "1"])?, ["b"]);
+    let purge = [
+        "purge",
+        "q",
+        "--json",
+        "--error-text",
+        "time",
+        "--state",
+        "dead",
+    ];
+    let kept = dueq(&server, &purge)?;
+    assert!(
+        kept.err().contains("2 dead messages that the flags select"),
+        "{}",
+        kept.err()
+    );
+    let count = |count: u64, word: &str| {
+        format!("{{\"count\":{count},\"outcome\":\"{word}\",\"queue\":\"q\"}}\n")
+    };
+    says(
+        &server,
+        &[&purge[..], &["--yes"]].concat(),
+        0,
+        &count(2, "purged"),
+    )?;
+    // It died in the future, and a requeue takes what has died until now.
+    let requeue = ["requeue", "q", "--json", "--all", "--min-crashes", "2"];
+    says(&server, &requeue, 0, &count(0, "requeued"))?;
+    server.command(&["ZADD", "dueq:{q}:dead", "5", "b"])?;
+    says(&server, &requeue, 0, &count(1, "requeued"))?;
+    let wrong = dueq(&server, &["requeue", "q", "b", "--min-crashes", "2"])?;
+    assert_eq!(wrong.code(), Some(2), "{}", wrong.err());
     Ok(())
 }
 

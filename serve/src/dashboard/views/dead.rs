@@ -262,7 +262,7 @@ pub(super) fn read_key(field: &str, key: &str) -> Result<String, Problem> {
 }
 
 /// The number in a field, with or without commas; `None` if the field is empty.
-fn number(form: &Form, field: &str) -> Result<Option<u64>, Problem> {
+pub(super) fn number(form: &Form, field: &str) -> Result<Option<u64>, Problem> {
     let Some(typed) = form.filled(field) else {
         return Ok(None);
     };

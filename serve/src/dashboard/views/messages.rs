@@ -1,6 +1,7 @@
 //! `/queues/Q/messages`: a paged list of the queue's messages in one state.
 
 mod asked;
+mod matching;
 
 use askama::Template;
 pub(super) use asked::moment;
@@ -18,8 +19,9 @@ use crate::dashboard::views::answer::{Answer, again, local, render, see};
 use crate::dashboard::views::each::Change;
 use crate::dashboard::views::message::shell_word;
 use crate::dashboard::views::messages::asked::Asked;
+use crate::dashboard::views::messages::matching::Matching;
 use crate::edge::problem::{Code, Problem};
-use crate::wire::messages::Messages;
+use crate::wire::messages::{Messages, Payload};
 use crate::wire::operations::OperationReport;
 use crate::wire::overview::Dues;
 use crate::wire::queues::Queue;
@@ -44,6 +46,8 @@ struct Row {
     failures: u32,
     crashes: u32,
     error: String,
+    /// The first line of its payload.
+    payload: Option<String>,
     /// When its handler began, and the end of the id of its worker; of a leased message.
     since: Option<Markup>,
     node: Option<String>,
@@ -64,6 +68,10 @@ struct MessagesPage {
     rows: Vec<Row>,
     first: Option<String>,
     next: Option<String>,
+    /// The form for all that match, if the caller may begin operations.
+    matching: Option<Matching>,
+    may_read_payloads: bool,
+    may_produce: bool,
     may_cancel: bool,
     may_requeue: bool,
     is_operation: bool,
@@ -121,6 +129,7 @@ async fn list(page: Page, asked: Asked) -> Answer {
         failures: message.failures,
         crashes: message.crashes,
         error: show::text(&message.error),
+        payload: message.payload.as_ref().map(first_line),
         since: message.since_ms.map(|ms| clock.time(ms)),
         node: message.node.as_deref().map(show::text),
     });
@@ -151,6 +160,12 @@ async fn list(page: Page, asked: Asked) -> Answer {
             .as_deref()
             .and_then(cursor_of)
             .map(|cursor| asked.address(Some(cursor))),
+        matching: caller
+            .may_operate
+            .then(|| Matching::new(&asked, now.now_ms))
+            .flatten(),
+        may_read_payloads: caller.may_read_payloads,
+        may_produce: caller.may_produce,
         may_cancel: waits && caller.may_produce,
         may_requeue: asked.state == "dead" && caller.may_operate,
         is_operation: caller.may_operate,
@@ -166,7 +181,30 @@ fn cursor_of(next: &str) -> Option<&str> {
     cursor.split('&').next()
 }
 
-pub(super) async fn act(page: Page, form: Form) -> Answer {
+/// The first line of a payload; of one that is no text, how long it is.
+fn first_line(payload: &Payload) -> String {
+    match &payload.payload {
+        Some(text) => show::text(text.lines().next().unwrap_or_default()),
+        None => format!("{} bytes", show::number(payload.payload_bytes)),
+    }
+}
+
+async fn act(page: Page, form: Form) -> Answer {
+    if form.get("all").is_none() {
+        return selected(page, form).await;
+    }
+    let queue = segment(page.queue_name()?);
+    match matching::begin(&page, &queue, &form).await {
+        Ok(begun) => {
+            let address = format!("/operations/{queue}/{}?did=begun", begun.id());
+            see(&page.base, &address)
+        }
+        Err(failure) => again(messages(page.refused(&form, failure)?).await),
+    }
+}
+
+/// Acts on the messages whose boxes are ticked.
+async fn selected(page: Page, form: Form) -> Answer {
     let queue = segment(page.queue_name()?);
     let ids: Vec<_> = form.all("id").map(str::to_owned).collect();
     let list = format!("/queues/{queue}/messages");
@@ -193,7 +231,7 @@ pub(super) async fn act(page: Page, form: Form) -> Answer {
             let begun: OperationReport = page.api.send(Method::POST, &address, Some(&body)).await?;
             return see(
                 &page.base,
-                &format!("/operations/{queue}/{}?did=begun", begun.id),
+                &format!("/operations/{queue}/{}?did=begun", begun.id()),
             );
         }
         Some("cancel") => Change::Cancel,

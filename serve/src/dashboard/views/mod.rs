@@ -8,6 +8,7 @@ mod message;
 mod messages;
 mod operations;
 mod pages;
+mod push;
 mod queue;
 mod queues;
 mod search;
@@ -27,6 +28,7 @@ pub(super) fn routes() -> Router<Shared> {
         .merge(queue::routes())
         .merge(messages::routes())
         .merge(message::routes())
+        .merge(push::routes())
         .merge(dead::routes())
         .merge(search::routes())
         .merge(operations::routes())

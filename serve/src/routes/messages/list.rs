@@ -4,17 +4,21 @@ use axum::extract::{OriginalUri, State};
 use axum::response::Response;
 use dueq::inspect::{MessageCursor, MessageEntry};
 use dueq::{Error, ErrorKind, Queue};
+use dueq_input::Filter;
 use serde::Deserialize;
+use tokio::task::JoinSet;
 use utoipa::{IntoParams, ToSchema};
 
+use crate::edge::auth::{Principal, Right};
 use crate::edge::path::QueueName;
 use crate::edge::path::{Query, moment};
 use crate::edge::problem::{Code, Problem};
 use crate::edge::shown::{self, quoted};
 use crate::routes::messages::cursor::Of;
-use crate::wire::messages::{Id, ListedMessage, Messages, Times};
+use crate::wire::messages::{Id, ListedMessage, Messages, Payload, Times};
 use crate::wire::paged;
 use crate::work::Shared;
+use crate::work::operations::filter;
 
 /// The most messages of a page.
 const MAX_LIMIT: usize = 1_000;
@@ -22,6 +26,10 @@ const LIMIT: usize = 100;
 /// The most messages that one call of Redis lists. Listing 1,000 blocked Redis for 3.3 ms (Redis
 /// 7.0.15 on a slow machine, 2026-11-25).
 const OF_CALL: usize = 250;
+/// The most calls of Redis for a page with a filter.
+const MAX_CALLS: usize = 10;
+/// The most bytes of a payload in a list.
+const MAX_PREVIEW: usize = 1_000;
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -42,6 +50,17 @@ pub(super) struct List {
     /// Only messages whose time is earlier than this one: RFC 3339 or Unix milliseconds. `next` has it too.
     #[param(format = "moment", min_length = 1)]
     before: Option<String>,
+    /// Only messages with this text in their error, in any case. `next` has it and the next two too.
+    #[param(max_length = 300)]
+    error_text: Option<String>,
+    /// Only messages with at least so many failures.
+    min_failures: Option<u32>,
+    /// Only messages with at least so many crashes.
+    min_crashes: Option<u32>,
+    /// Adds the first bytes of each payload, up to so many, if the caller may read payloads; pages of at
+    /// most 100 messages.
+    #[param(minimum = 1, maximum = 1_000)]
+    payload_bytes: Option<usize>,
     /// Where the page before ended: take the address `next`.
     #[param(format = "cursor", pattern = "^[A-Za-z0-9_-]+$")]
     cursor: Option<String>,
@@ -76,7 +95,8 @@ impl From<StateName> for dueq::MessageState {
 
 /// List messages
 ///
-/// Those in one state, in the order of their times, without payloads. A message that enters or leaves
+/// Those in one state, in the order of their times. With a filter, a page looks at 2,500 messages at
+/// most, and may have few of them or none. A message that enters or leaves
 /// the state between two pages can be missing or appear twice. A page can have fewer messages than
 /// `limit`, or none, and still have a next one.
 #[utoipa::path(
@@ -92,15 +112,13 @@ impl From<StateName> for dueq::MessageState {
 )]
 pub(super) async fn list_messages(
     State(app): State<Shared>,
+    caller: Principal,
     name: QueueName,
     OriginalUri(uri): OriginalUri,
     Query(list): Query<List>,
 ) -> Result<Response, Problem> {
-    let limit = list.limit.unwrap_or(LIMIT);
-    if !(1..=MAX_LIMIT).contains(&limit) {
-        let detail = format!("limit: {limit}; a page has 1 to {MAX_LIMIT} messages");
-        return Err(Problem::new(Code::InvalidInput, detail));
-    }
+    let limit = list.limit()?;
+    let filter = list.filter()?;
     let of = Of {
         queue: name.as_str(),
         state: list.state.into(),
@@ -109,7 +127,7 @@ pub(super) async fn list_messages(
     let before_ms = list.before_ms()?;
     let cursor = list.begin(of, before_ms)?;
     let queue = app.client.queue(name.as_str())?;
-    let page = read(&queue, of, cursor.clone(), limit).await;
+    let page = read(&queue, of, cursor.clone(), limit, &filter).await;
     let (mut listed, mut next) = page.map_err(|error| {
         // The cursor is of an older partition map of the queue.
         let is_of_cursor =
@@ -119,7 +137,7 @@ pub(super) async fn list_messages(
         }
         Problem::from(error)
     })?;
-    if listed.is_empty() && cursor.is_none() {
+    if listed.is_empty() && cursor.is_none() && next.is_none() {
         app.existing(&name).await?;
     }
     if let Some(before_ms) = before_ms {
@@ -132,14 +150,20 @@ pub(super) async fn list_messages(
         }
     }
     let address = uri.path();
-    let before = before_ms.map_or_else(String::new, |ms| format!("&before={}", shown::moment(ms)));
+    let more = list.carried(before_ms);
     let next = next.map(|cursor| {
         let order = if of.newest { "newest" } else { "oldest" };
         let cursor = of.text(&cursor);
         let state = of.state;
-        format!("{address}?state={state}&limit={limit}&order={order}{before}&cursor={cursor}")
+        format!("{address}?state={state}&limit={limit}&order={order}{more}&cursor={cursor}")
     });
+    let mut payloads = match list.payload_bytes {
+        Some(most) if caller.has(Right::ReadPayload) => previews(&queue, &listed, most).await?,
+        _ => Vec::new(),
+    }
+    .into_iter();
     let messages = listed.into_iter().map(|message| ListedMessage {
+        payload: payloads.next().flatten(),
         id: Id::new(&message.id),
         times: Times::new(of.state, message.time_ms),
         failures: message.failures,
@@ -160,23 +184,53 @@ async fn read(
     of: Of<'_>,
     mut cursor: Option<MessageCursor>,
     limit: usize,
+    filter: &Filter,
 ) -> Result<(Vec<MessageEntry>, Option<MessageCursor>), Error> {
     let mut messages = Vec::new();
     // A call may return fewer messages than asked for; so the loop limits the calls, not the
     // messages.
-    for _ in 0..limit.div_ceil(OF_CALL) {
+    let most = if filter.is_all() {
+        limit.div_ceil(OF_CALL)
+    } else {
+        MAX_CALLS
+    };
+    for _ in 0..most {
         let wanted = OF_CALL.min(limit - messages.len());
-        let mut part = match of.newest {
+        let part = match of.newest {
             false => queue.list(of.state, cursor.as_ref(), wanted).await?,
             true => queue.list_newest(of.state, cursor.as_ref(), wanted).await?,
         };
-        messages.append(&mut part.messages);
+        let found = part.messages.into_iter();
+        messages.extend(found.filter(|one| filter.has(one.failures, one.crashes, &one.error)));
         cursor = part.next;
         if cursor.is_none() || messages.len() >= limit {
             break;
         }
     }
     Ok((messages, cursor))
+}
+
+/// The first bytes of the payload of each message; `None` if it has ended meanwhile.
+async fn previews(
+    queue: &Queue,
+    listed: &[MessageEntry],
+    most: usize,
+) -> Result<Vec<Option<Payload>>, Error> {
+    // The calls run concurrently, so that they go in few packets.
+    let mut calls = JoinSet::new();
+    for (place, message) in listed.iter().enumerate() {
+        let (queue, id) = (queue.clone(), message.id.clone());
+        calls.spawn(async move { (place, queue.get_up_to(&id, most).await) });
+    }
+    let mut read = vec![None; listed.len()];
+    while let Some(ended) = calls.join_next().await {
+        let (place, stored) = match ended {
+            Ok(ended) => ended,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        read[place] = stored?.map(|one| Payload::new(one.payload, one.payload_bytes, false));
+    }
+    Ok(read)
 }
 
 impl List {
@@ -188,9 +242,62 @@ impl List {
             newest: self.order == Some(Order::Newest),
         };
         let before_ms = self.before_ms()?;
+        self.filter()?;
+        self.limit()?;
         let begin = self.begin(of, before_ms)?;
         assert!(begin.is_some() || (self.from.is_none() && self.cursor.is_none()));
         Ok(())
+    }
+
+    fn limit(&self) -> Result<usize, Problem> {
+        let (limit, most) = (self.limit.unwrap_or(LIMIT), self.payload_bytes);
+        let (max, what) = match most {
+            Some(_) => (LIMIT, "messages with payloads"),
+            None => (MAX_LIMIT, "messages"),
+        };
+        if !(1..=max).contains(&limit) {
+            let detail = format!("limit: {limit}; a page has 1 to {max} {what}");
+            return Err(Problem::new(Code::InvalidInput, detail));
+        }
+        if most.is_some_and(|most| !(1..=MAX_PREVIEW).contains(&most)) {
+            let detail = format!("payload_bytes: write 1 to {MAX_PREVIEW}");
+            return Err(Problem::new(Code::InvalidInput, detail));
+        }
+        Ok(limit)
+    }
+
+    fn filter(&self) -> Result<Filter, Problem> {
+        filter(self.error_text.clone(), self.min_failures, self.min_crashes)
+    }
+
+    /// The parameters that the next page has too.
+    fn carried(&self, before_ms: Option<u64>) -> String {
+        let mut params = form_urlencoded::Serializer::new(String::new());
+        let mut add = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                params.append_pair(name, &value);
+            }
+        };
+        add("before", before_ms.map(shown::moment));
+        add("error_text", self.error_text.clone());
+        add(
+            "min_failures",
+            self.min_failures.map(|least| least.to_string()),
+        );
+        add(
+            "min_crashes",
+            self.min_crashes.map(|least| least.to_string()),
+        );
+        add(
+            "payload_bytes",
+            self.payload_bytes.map(|most| most.to_string()),
+        );
+        let params = params.finish();
+        if params.is_empty() {
+            params
+        } else {
+            format!("&{params}")
+        }
     }
 
     /// The upper bound: all messages of the page have an earlier time.

@@ -6,13 +6,16 @@
 
 mod canary;
 mod cancel;
-mod group;
+mod kept;
+mod named;
 mod operation;
 mod pace;
+mod picked;
 mod plan;
 mod progress;
 mod repartition;
 mod run;
+mod selection;
 mod steps;
 mod work;
 
@@ -22,12 +25,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::task::TaskTracker;
 
 pub(crate) use operation::Operation;
-pub(crate) use plan::{Plan, Request, died_by_crash, error_line};
+pub(crate) use plan::{Plan, Request};
+pub(crate) use selection::{died_by_crash, error_line, filter};
 
 use crate::edge::Edge;
 use crate::edge::audit::{Action, now_ms};
 use crate::edge::problem::{Code, Problem};
 use crate::edge::shown::quoted;
+use crate::wire::operations::Kind;
+use crate::work::operations::kept::{MAX_BYTES, Rooms};
 
 /// The most operations that run at once.
 const MAX_RUNNING: usize = 16;
@@ -39,6 +45,8 @@ pub(crate) struct Operations {
     edge: Arc<Edge>,
     /// All operations, the oldest first.
     all: Mutex<VecDeque<Arc<Operation>>>,
+    /// The room of the files with cancelled messages.
+    rooms: Rooms,
     tasks: TaskTracker,
 }
 
@@ -54,6 +62,7 @@ impl Operations {
         Self {
             edge,
             all: Mutex::default(),
+            rooms: Rooms::new(),
             tasks: TaskTracker::new(),
         }
     }
@@ -65,7 +74,9 @@ impl Operations {
         plan: Plan,
         action: Action,
     ) -> Result<Begun, Problem> {
+        let keeps = plan.kind == Kind::Cancel && plan.selection.is_some() && !plan.is_dry_run;
         let operation = Arc::new(Operation {
+            kept: keeps.then(|| Arc::new(self.rooms.file())),
             id: crate::edge::audit::random_id(),
             queue: queue.name().to_owned(),
             plan,
@@ -120,6 +131,14 @@ impl Operations {
             && let Some(oldest) = all.iter().position(|one| !one.is_running())
         {
             all.remove(oldest);
+        }
+        // The oldest files go, so that a new one has half of the room, unless running ones have it.
+        let mut old = all.iter().filter(|one| !one.is_running());
+        while operation.kept.is_some()
+            && self.rooms.free() < MAX_BYTES / 2
+            && let Some(one) = old.next()
+        {
+            one.kept.as_ref().inspect(|kept| kept.clear());
         }
         all.push_back(Arc::clone(operation));
         Ok(None)

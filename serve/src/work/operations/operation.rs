@@ -1,13 +1,15 @@
 //! An operation: its plan, its progress, its audit lines, and its JSON.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::edge::audit::{Action, now_ms};
 use crate::edge::shown::quoted;
 use crate::wire::operations::{Kind, OperationReport, Phase, Progress};
+use crate::work::operations::kept::Kept;
 use crate::work::operations::plan::{Change, Plan};
 
 /// An operation.
@@ -19,6 +21,8 @@ pub(crate) struct Operation {
     pub(super) action: Action,
     pub(super) started_ms: u64,
     pub(super) progress: Mutex<Progress>,
+    /// The file of the messages that a cancel without ids cancels.
+    pub(super) kept: Option<Arc<Kept>>,
     /// Cancelled when a caller stops the operation, or the server stops.
     pub(super) stop: CancellationToken,
     /// The name of the caller who stopped it.
@@ -36,6 +40,12 @@ impl Operation {
 
     pub(crate) fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// The lines that push the messages again that the operation has cancelled.
+    pub(crate) fn cancelled(&self) -> Option<Vec<Bytes>> {
+        let lines = self.kept.as_ref()?.lines();
+        (!lines.is_empty()).then_some(lines)
     }
 
     pub(crate) fn by(&self) -> &str {
@@ -82,7 +92,7 @@ impl Operation {
         let plan = &self.plan;
         let mut what = json!({
             "kind": plan.kind.name(),
-            "before_ms": plan.before_ms,
+            "before_ms": plan.before_ms(),
             "dry_run": plan.is_dry_run,
         });
         match plan.change {
@@ -96,17 +106,17 @@ impl Operation {
             }
             None => what["pace"] = json!(plan.pace),
         }
-        if let Some(state) = plan.state {
-            what["state"] = json!(state.as_str());
-        }
-        if let Some(after_ms) = plan.group.after_ms {
-            what["after_ms"] = json!(after_ms);
-        }
-        if let Some(error) = &plan.group.error {
-            what["error"] = json!(error);
-        }
-        if let Some(crashed) = plan.group.crashed {
-            what["crashed"] = json!(crashed);
+        if let Some(selection) = &plan.selection {
+            let filter = &selection.filter;
+            let own = json!({
+                "state": (plan.kind != Kind::Requeue).then(|| selection.state.as_str()), "after_ms": selection.after_ms, "error": selection.error,
+                "crashed": selection.crashed, "error_text": filter.error_text,
+                "min_failures": filter.min_failures, "min_crashes": filter.min_crashes, "limit": selection.limit,
+            });
+            let set = own.as_object().into_iter().flatten();
+            for (name, value) in set.filter(|(_, value)| !value.is_null()) {
+                what[name] = value.clone();
+            }
         }
         if let Some(canary) = plan.canary {
             what["canary"] = json!(canary.messages);
@@ -135,16 +145,25 @@ impl Operation {
     /// The operation as JSON.
     pub(crate) fn report(&self, href: String) -> OperationReport {
         let plan = &self.plan;
-        let selects = matches!(plan.kind, Kind::Requeue | Kind::Purge);
+        let (selection, filter) = (
+            plan.selection.as_ref(),
+            plan.selection.as_ref().map(|one| &one.filter),
+        );
+        let has_file = self.kept.as_ref().is_some_and(|kept| kept.has_lines());
         OperationReport {
             id: self.id.clone(),
             queue: self.queue.clone(),
             kind: plan.kind,
-            messages: selects.then(|| plan.selected().as_str().to_owned()),
-            before_ms: plan.before_ms,
-            after_ms: plan.group.after_ms,
-            error: plan.group.error.clone(),
-            crashed: plan.group.crashed,
+            messages: selection.map(|one| one.state.as_str().to_owned()),
+            before_ms: plan.before_ms(),
+            after_ms: selection.and_then(|one| one.after_ms),
+            error: selection.and_then(|one| one.error.clone()),
+            crashed: selection.and_then(|one| one.crashed),
+            error_text: filter.and_then(|filter| filter.error_text.clone()),
+            min_failures: filter.and_then(|filter| filter.min_failures),
+            min_crashes: filter.and_then(|filter| filter.min_crashes),
+            limit: selection.and_then(|one| one.limit),
+            cancelled_href: has_file.then(|| format!("{href}/cancelled")),
             dry_run: plan.is_dry_run,
             pace: plan.change.is_none().then_some(plan.pace),
             partitions: plan.change.and_then(|change| change.partitions),

@@ -1,16 +1,14 @@
 //! Parses and checks the request for an operation, before anything is done.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use dueq::MessageState;
-use dueq::inspect::{MessageCursor, MessageEntry};
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
 use crate::edge::path::read_id;
 use crate::edge::problem::{Code, Problem};
 use crate::wire::operations::Kind;
+use crate::work::operations::named::Named;
+use crate::work::operations::selection::{Selection, filter};
 
 /// The most ids that an operation may name.
 const MAX_IDS: usize = 10_000;
@@ -29,10 +27,7 @@ const MAX_PARTITIONS: u64 = 256;
 /// The last millisecond of the year 9999.
 const MAX_MS: u64 = 253_402_300_799_999;
 
-/// The number of characters of an error's first line that are compared.
-const MAX_LINE: usize = 300;
-
-/// The state of the messages that a purge removes.
+/// The state of the messages that a purge removes or a cancel cancels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum Purged {
@@ -47,12 +42,13 @@ enum Purged {
 #[schema(as = NewOperation)]
 pub(crate) struct Request {
     kind: Kind,
-    /// Only what died (`requeue`, `purge` of dead messages) or was due (`purge` of others) at or
-    /// before this time, in Unix milliseconds of Redis. Without it, or if it is later, now. A purge of
-    /// scheduled messages needs it.
+    /// Only what died (dead messages) or is due (others) at or before this time, in Unix milliseconds of
+    /// Redis: `requeue`, `purge`, and `cancel` with `state`. Without it, or if it is later, now. A purge
+    /// of scheduled messages needs it; a cancel of them has no such bound without it.
     #[schema(maximum = 253_402_300_799_999_u64)]
     before_ms: Option<u64>,
-    /// Only what died at or after this time, of the same clock: `requeue`, and `purge` of dead messages.
+    /// Only what died or is due at or after this time, of the same clock: `requeue`, `purge` of dead
+    /// messages, and `cancel` with `state`.
     #[schema(maximum = 253_402_300_799_999_u64)]
     after_ms: Option<u64>,
     /// True counts what would be done, and changes nothing.
@@ -61,6 +57,17 @@ pub(crate) struct Request {
     error: Option<String>,
     /// True: only what died because its leases ran out too often. False: only the others.
     crashed: Option<bool>,
+    /// Only messages with this text in their error, in any case: `requeue`, `purge`, and `cancel` with
+    /// `state`.
+    #[schema(max_length = 300)]
+    error_text: Option<String>,
+    /// Only messages with at least so many failures; likewise.
+    min_failures: Option<u32>,
+    /// Only messages with at least so many crashes; likewise.
+    min_crashes: Option<u32>,
+    /// It ends after so many changed messages; likewise. To try it with one first.
+    #[schema(minimum = 1)]
+    limit: Option<u64>,
     /// How many messages are requeued first: the others follow if none of them dies again.
     #[schema(minimum = 1, maximum = 100)]
     canary: Option<u64>,
@@ -70,12 +77,12 @@ pub(crate) struct Request {
     /// How many messages a second; 1,000 without it, and 10,000 if nothing is changed.
     #[schema(minimum = 1, maximum = 100_000)]
     pace: Option<u64>,
-    /// Which messages a purge removes.
+    /// Which messages a purge removes, or a cancel cancels.
     state: Option<Purged>,
-    /// The messages that a cancel cancels: each an id, or `~` and its base64url.
+    /// The messages that a cancel without `state` cancels: each an id, or `~` and its base64url.
     #[schema(min_items = 1, max_items = 10_000)]
     ids: Option<Vec<String>>,
-    /// Whether a cancel removes dead messages too.
+    /// Whether a cancel by `ids` removes dead messages too.
     dead: Option<bool>,
     /// How many partitions a repartition gives the queue.
     #[schema(minimum = 1, maximum = 256)]
@@ -90,15 +97,13 @@ pub(crate) struct Request {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) kind: Kind,
-    pub(crate) before_ms: Option<u64>,
-    /// Whether the request gave `before_ms`. If not, `before_ms` is the time of the request.
+    /// The messages that a requeue, a purge, or a cancel without ids selects.
+    pub(crate) selection: Option<Selection>,
+    /// Whether the request gave `before_ms`. If not, it is the time of the request.
     has_before: bool,
     pub(crate) is_dry_run: bool,
-    /// The dead messages that a requeue selects.
-    pub(crate) group: Group,
     pub(crate) canary: Option<Canary>,
     pub(crate) pace: u64,
-    pub(crate) state: Option<MessageState>,
     pub(crate) ids: Named,
     pub(crate) with_dead: bool,
     pub(crate) change: Option<Change>,
@@ -111,76 +116,6 @@ pub(crate) struct Change {
     pub(crate) partitions: Option<usize>,
     pub(crate) is_gentle: bool,
 }
-
-/// Selects dead messages that died in one way, or since a time.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Group {
-    /// The first line of their error.
-    pub(crate) error: Option<String>,
-    pub(crate) crashed: Option<bool>,
-    pub(crate) after_ms: Option<u64>,
-}
-
-impl Group {
-    /// Whether the group selects all dead messages.
-    pub(super) fn is_all(&self) -> bool {
-        self.error.is_none() && self.crashed.is_none()
-    }
-
-    /// The cursor at which a list of dead messages begins.
-    pub(super) fn begin(&self) -> Option<MessageCursor> {
-        self.after_ms.map(MessageCursor::at_ms)
-    }
-
-    pub(super) fn has(&self, message: &MessageEntry) -> bool {
-        if self
-            .after_ms
-            .is_some_and(|after_ms| message.time_ms < after_ms)
-        {
-            return false;
-        }
-        let is_error = |error: &String| *error == error_line(&message.error);
-        let crashed = died_by_crash(message.crashes, &message.error);
-        self.error.as_ref().is_none_or(is_error) && self.crashed.is_none_or(|only| only == crashed)
-    }
-}
-
-/// The ids that a cancel names. An ended operation drops them, and keeps what is needed to compare
-/// requests.
-#[derive(Debug, Clone)]
-pub(crate) struct Named {
-    pub(crate) count: usize,
-    digest: [u8; 32],
-    ids: Arc<Mutex<Vec<Vec<u8>>>>,
-}
-
-impl Named {
-    fn new(ids: Vec<Vec<u8>>) -> Self {
-        let mut digest = Sha256::new();
-        for id in &ids {
-            digest.update([u8::try_from(id.len()).unwrap_or(u8::MAX)]);
-            digest.update(id);
-        }
-        Self {
-            count: ids.len(),
-            digest: digest.finalize().into(),
-            ids: Arc::new(Mutex::new(ids)),
-        }
-    }
-
-    /// Moves the ids out, for the operation.
-    pub(super) fn take(&self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut self.ids.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl PartialEq for Named {
-    fn eq(&self, other: &Self) -> bool {
-        (self.count, self.digest) == (other.count, other.digest)
-    }
-}
-
-impl Eq for Named {}
 
 /// The first messages of a requeue, which are requeued alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,28 +135,32 @@ impl Plan {
             Purged::Ready => MessageState::Ready,
             Purged::Dead => MessageState::Dead,
         });
+        let selected = selected(kind, state);
+        let (selects, requeues) = (selected.is_some(), kind == Kind::Requeue);
+        let cancels_ids = kind == Kind::Cancel && !selects;
+        let after = selects && (kind == Kind::Cancel || selected == Some(MessageState::Dead));
         let has = [
-            ("state", state.is_some(), kind == Kind::Purge),
             (
-                "before_ms",
-                request.before_ms.is_some(),
-                matches!(kind, Kind::Requeue | Kind::Purge),
+                "state",
+                state.is_some(),
+                matches!(kind, Kind::Purge | Kind::Cancel),
             ),
-            (
-                "after_ms",
-                request.after_ms.is_some(),
-                kind == Kind::Requeue || state == Some(MessageState::Dead),
-            ),
-            ("error", request.error.is_some(), kind == Kind::Requeue),
-            ("crashed", request.crashed.is_some(), kind == Kind::Requeue),
+            ("before_ms", request.before_ms.is_some(), selects),
+            ("after_ms", request.after_ms.is_some(), after),
+            ("error", request.error.is_some(), requeues),
+            ("crashed", request.crashed.is_some(), requeues),
+            ("error_text", request.error_text.is_some(), selects),
+            ("min_failures", request.min_failures.is_some(), selects),
+            ("min_crashes", request.min_crashes.is_some(), selects),
+            ("limit", request.limit.is_some(), selects),
             ("canary", request.canary.is_some(), kind == Kind::Requeue),
             (
                 "canary_wait_ms",
                 request.canary_wait_ms.is_some(),
                 request.canary.is_some(),
             ),
-            ("ids", request.ids.is_some(), kind == Kind::Cancel),
-            ("dead", request.dead.is_some(), kind == Kind::Cancel),
+            ("ids", request.ids.is_some(), cancels_ids),
+            ("dead", request.dead.is_some(), cancels_ids),
             ("partitions", request.partitions.is_some(), repartitions),
             ("abort", request.abort.is_some(), repartitions),
             ("gentle", request.gentle.is_some(), repartitions),
@@ -250,33 +189,40 @@ impl Plan {
         ] {
             within(field, time.unwrap_or(0), 0, MAX_MS)?;
         }
-        let before_ms = match (kind, state) {
-            (Kind::Requeue, _) | (Kind::Purge, Some(MessageState::Ready | MessageState::Dead)) => {
-                Some(request.before_ms.unwrap_or(now_ms).min(now_ms))
-            }
-            (Kind::Purge, Some(_)) => {
+        if kind == Kind::Purge && !selects {
+            return Err(invalid("state: a purge needs it: scheduled, ready or dead"));
+        }
+        within("limit", request.limit.unwrap_or(1), 1, u64::MAX)?;
+        let before_ms = match (kind, selected) {
+            (Kind::Purge, Some(MessageState::Scheduled)) => {
                 let needed = "before_ms: a purge of scheduled messages needs the due time until which it removes them";
                 Some(request.before_ms.ok_or_else(|| invalid(needed))?)
             }
-            (Kind::Purge, None) => {
-                return Err(invalid("state: a purge needs it: scheduled, ready or dead"));
-            }
-            _ => None,
+            (_, Some(MessageState::Scheduled) | None) => request.before_ms,
+            _ => Some(request.before_ms.unwrap_or(now_ms).min(now_ms)),
         };
+        let filter = filter(
+            request.error_text,
+            request.min_failures,
+            request.min_crashes,
+        )?;
+        let selection = selected.map(|state| Selection {
+            state,
+            error: request.error,
+            crashed: request.crashed,
+            filter,
+            after_ms: request.after_ms,
+            before_ms,
+            limit: request.limit,
+        });
         Ok(Self {
             kind,
-            before_ms,
+            selection,
             has_before: request.before_ms.is_some(),
             is_dry_run,
-            group: Group {
-                error: request.error,
-                crashed: request.crashed,
-                after_ms: request.after_ms,
-            },
             canary,
             pace,
-            state,
-            ids: Named::new(ids_of(kind, request.ids)?),
+            ids: Named::new(ids_of(cancels_ids, request.ids)?),
             with_dead: request.dead.unwrap_or(false),
             change: match repartitions {
                 true => Some(change(request.partitions, request.abort, request.gentle)?),
@@ -290,8 +236,10 @@ impl Plan {
     /// lost.
     pub(crate) fn is_wished_by(&self, wish: &Self) -> bool {
         let mut wish = wish.clone();
-        if !wish.has_before {
-            wish.before_ms = self.before_ms;
+        if let (Some(wish_of), Some(own), false) =
+            (&mut wish.selection, &self.selection, wish.has_before)
+        {
+            wish_of.before_ms = own.before_ms;
         }
         wish.has_before = self.has_before;
         wish == *self
@@ -302,9 +250,18 @@ impl Plan {
         self.is_dry_run || self.kind == Kind::Audit
     }
 
-    /// The state of the messages that a requeue or a purge selects.
-    pub(crate) fn selected(&self) -> MessageState {
-        self.state.unwrap_or(MessageState::Dead)
+    /// The time until which the operation selects messages.
+    pub(super) fn before_ms(&self) -> Option<u64> {
+        self.selection.as_ref()?.before_ms
+    }
+}
+
+/// The state of the messages that the operation selects, unless it names ids or does not select.
+fn selected(kind: Kind, state: Option<MessageState>) -> Option<MessageState> {
+    match kind {
+        Kind::Requeue => Some(MessageState::Dead),
+        Kind::Purge | Kind::Cancel => state,
+        Kind::Audit | Kind::Repair | Kind::Repartition => None,
     }
 }
 
@@ -337,9 +294,9 @@ fn change(
     })
 }
 
-fn ids_of(kind: Kind, ids: Option<Vec<String>>) -> Result<Vec<Vec<u8>>, Problem> {
+fn ids_of(is_needed: bool, ids: Option<Vec<String>>) -> Result<Vec<Vec<u8>>, Problem> {
     let ids = ids.unwrap_or_default();
-    if kind == Kind::Cancel && !(1..=MAX_IDS).contains(&ids.len()) {
+    if is_needed && !(1..=MAX_IDS).contains(&ids.len()) {
         let detail = format!("ids: {}; a cancel names 1 to {MAX_IDS} ids", ids.len());
         return Err(invalid(detail));
     }
@@ -357,17 +314,6 @@ fn within(field: &str, value: u64, least: u64, most: u64) -> Result<(), Problem>
 
 fn invalid(detail: impl Into<String>) -> Problem {
     Problem::new(Code::InvalidInput, detail)
-}
-
-/// The first line of the error, truncated.
-pub(crate) fn error_line(error: &str) -> String {
-    let line = error.lines().next().unwrap_or_default().trim();
-    line.chars().take(MAX_LINE).collect()
-}
-
-/// Whether a dead message died by crashes: then its error is the text that reap writes.
-pub(crate) fn died_by_crash(crashes: u32, error: &str) -> bool {
-    crashes > 0 && error.starts_with("the lease ran out ")
 }
 
 #[cfg(test)]

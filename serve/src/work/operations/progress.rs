@@ -1,10 +1,10 @@
 //! The result of a step of an operation; and the steps of a dry run.
 
-use dueq::inspect::{MessageCursor, MessageEntry};
+use dueq::admin::Picks;
 use dueq::{MessageState, Queue};
 
 use crate::wire::operations::Progress;
-use crate::work::operations::plan::{Group, Plan};
+use crate::work::operations::selection::Selection;
 
 /// The result of a step.
 pub(super) struct Step {
@@ -18,6 +18,8 @@ pub(super) enum End {
     Done,
     /// The queue was deleted meanwhile.
     QueueGone,
+    /// The file of the cancelled messages has no room for the next one.
+    NoRoom,
 }
 
 /// The result of a step that changes messages.
@@ -27,28 +29,32 @@ pub(super) struct Stepped {
     pub(super) end: Option<End>,
 }
 
-/// Counts the messages in one state whose time is not after a given time.
+/// Counts the messages of a selection.
 pub(super) struct Count {
     queue: Queue,
-    state: MessageState,
-    before_ms: u64,
-    group: Group,
-    cursor: Option<MessageCursor>,
+    selection: Selection,
+    picks: Picks,
 }
 
 impl Count {
-    pub(super) fn new(queue: &Queue, plan: &Plan) -> Self {
+    pub(super) fn new(queue: &Queue, selection: &Selection) -> Self {
         Self {
             queue: queue.clone(),
-            state: plan.selected(),
-            before_ms: plan.before_ms.unwrap_or(0),
-            group: plan.group.clone(),
-            cursor: plan.group.begin(),
+            selection: selection.clone(),
+            picks: selection.picks(queue),
         }
     }
 
     pub(super) fn state(&self) -> MessageState {
-        self.state
+        self.selection.state
+    }
+
+    /// The time until which scheduled messages can be counted in one call.
+    pub(super) fn counts_dues(&self) -> Option<u64> {
+        let selection = &self.selection;
+        let has_no_begin = selection.after_ms.is_none() && selection.is_by_time();
+        let until_ms = selection.before_ms?;
+        (selection.state == MessageState::Scheduled && has_no_begin).then_some(until_ms)
     }
 
     pub(super) async fn step(
@@ -56,9 +62,8 @@ impl Count {
         limit: usize,
         update: impl Fn(&mut dyn FnMut(&mut Progress)),
     ) -> Result<Step, dueq::Error> {
-        if self.state == MessageState::Scheduled {
-            // For scheduled messages Redis counts by due time in one call.
-            let counts = self.queue.dues(&[self.before_ms + 1]).await?.counts;
+        if let Some(until_ms) = self.counts_dues() {
+            let counts = self.queue.dues(&[until_ms + 1]).await?.counts;
             let found = counts.first().copied().unwrap_or(0);
             update(&mut |progress| {
                 progress.done = found;
@@ -69,24 +74,18 @@ impl Count {
                 end: Some(End::Done),
             });
         }
-        let page = self.queue.list(self.state, self.cursor.as_ref(), limit);
-        let page = page.await?;
-        let is_early = |message: &&MessageEntry| message.time_ms <= self.before_ms;
-        let early: Vec<_> = page.messages.iter().filter(is_early).collect();
-        // Dead messages are listed in the order of their times, ready ones are not.
-        let is_past = self.state == MessageState::Dead && early.len() < page.messages.len();
-        let found = early.iter().filter(|message| self.group.has(message));
-        let found = found.count() as u64;
-        let is_end = page.next.is_none() || is_past;
+        let before = self.picks.looked();
+        let picked = self.picks.read(limit).await?;
+        let is_end = picked.is_none();
+        let found = picked.map_or(0, |messages| messages.len() as u64);
         update(&mut |progress| {
             progress.done += found;
             if is_end {
                 progress.of = Some(progress.done);
             }
         });
-        self.cursor = page.next;
         Ok(Step {
-            messages: page.messages.len() as u64,
+            messages: self.picks.looked() - before,
             end: is_end.then_some(End::Done),
         })
     }

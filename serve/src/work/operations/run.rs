@@ -10,6 +10,7 @@ use crate::edge::audit::now_ms;
 use crate::edge::problem::{Code, Failure, Problem};
 use crate::wire::operations::Phase;
 use crate::work::operations::canary::{Release, Verdict};
+use crate::work::operations::kept::MAX_BYTES;
 use crate::work::operations::operation::Operation;
 use crate::work::operations::pace::{Pace, Patience};
 use crate::work::operations::plan::Canary;
@@ -69,7 +70,7 @@ pub(super) async fn run(edge: Arc<Edge>, queue: Queue, operation: Arc<Operation>
 async fn all(queue: Queue, operation: Arc<Operation>) -> Ended<()> {
     let plan = operation.plan();
     let failed = |error: Error| Outcome::Failed(Failure::of(&Problem::from(error)));
-    let Some(mut work) = Work::new(&queue, plan).map_err(failed)? else {
+    let Some(mut work) = Work::new(&queue, plan, operation.kept.as_ref()).map_err(failed)? else {
         let change = repartition(&queue, &operation);
         return tokio::select! {
             biased;
@@ -103,6 +104,7 @@ async fn all(queue: Queue, operation: Arc<Operation>) -> Ended<()> {
                         let reason = "the queue was deleted".to_owned();
                         return Err(Outcome::Stopped(reason));
                     }
+                    Some(End::NoRoom) => return Err(Outcome::Stopped(no_room())),
                     None => {}
                 }
                 operation
@@ -115,6 +117,14 @@ async fn all(queue: Queue, operation: Arc<Operation>) -> Ended<()> {
             }
         }
     }
+}
+
+/// Why a cancel stops before its end.
+fn no_room() -> String {
+    format!(
+        "the files of cancelled messages have {} MiB: save the file of this one, and begin again for the rest",
+        MAX_BYTES >> 20
+    )
 }
 
 impl Operation {
@@ -140,7 +150,7 @@ impl Operation {
         if steps.done() == 0 && self.update(|progress| progress.unknown) == 0 {
             return Ok(()); // there are no dead messages
         }
-        let before_ms = self.plan().before_ms.unwrap_or(0);
+        let before_ms = self.plan().before_ms().unwrap_or(0);
         let mut watched = release.watched(queue, before_ms, canary.wait_ms);
         loop {
             let looked = watched.look().await;

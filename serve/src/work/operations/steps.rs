@@ -1,9 +1,10 @@
-//! The steps of a requeue or a purge.
+//! The steps of a requeue, a purge, or a cancel without ids.
 
 use dueq::Error;
 use dueq::admin::{BulkEnd, BulkSteps};
 
-use crate::work::operations::group::GroupSteps;
+use crate::wire::operations::Skipped;
+use crate::work::operations::picked::PickedSteps;
 use crate::work::operations::progress::{End, Stepped};
 
 /// Runs the steps, and counts the changed messages.
@@ -11,7 +12,7 @@ pub(super) enum Steps {
     /// One script call per step selects and changes the messages.
     All(BulkSteps),
     /// This server selects the messages, and makes a call for each.
-    Group(GroupSteps),
+    Picked(PickedSteps),
 }
 
 impl Steps {
@@ -19,7 +20,23 @@ impl Steps {
     pub(super) fn done(&self) -> u64 {
         match self {
             Self::All(steps) => steps.done(),
-            Self::Group(steps) => steps.done(),
+            Self::Picked(steps) => steps.done(),
+        }
+    }
+
+    /// What a cancel has left alone.
+    pub(super) fn skipped(&self) -> Option<Skipped> {
+        match self {
+            Self::All(_) => None,
+            Self::Picked(steps) => steps.skipped(),
+        }
+    }
+
+    /// Whether a lost reply may hide changes that a step made.
+    pub(super) fn can_lose_count(&self) -> bool {
+        match self {
+            Self::All(_) => true,
+            Self::Picked(steps) => steps.can_lose_count(),
         }
     }
 
@@ -28,7 +45,7 @@ impl Steps {
     pub(super) async fn peek(&mut self, count: usize) -> Result<Vec<Vec<u8>>, Error> {
         match self {
             Self::All(steps) => steps.peek(count).await,
-            Self::Group(steps) => steps.peek(count).await,
+            Self::Picked(steps) => steps.peek(count).await,
         }
     }
 
@@ -45,7 +62,7 @@ impl Steps {
                     }),
                 })
             }
-            Self::Group(steps) => steps.step(limit).await,
+            Self::Picked(steps) => steps.step(limit).await,
         }
     }
 }

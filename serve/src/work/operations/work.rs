@@ -1,12 +1,15 @@
 //! Runs the steps of each kind of operation.
 
+use std::sync::Arc;
+
 use dueq::admin::AuditSteps;
 use dueq::{MessageState, Queue};
 
 use crate::wire::operations::Kind;
 use crate::wire::operations::Progress;
 use crate::work::operations::cancel::Cancels;
-use crate::work::operations::group::GroupSteps;
+use crate::work::operations::kept::Kept;
+use crate::work::operations::picked::PickedSteps;
 use crate::work::operations::plan::Plan;
 use crate::work::operations::progress::{Count, End, Step};
 use crate::work::operations::steps::Steps;
@@ -22,28 +25,34 @@ pub(super) enum Work {
 
 impl Work {
     /// `None` for a repartition, which the library makes in one call.
-    pub(super) fn new(queue: &Queue, plan: &Plan) -> Result<Option<Self>, dueq::Error> {
-        let before_ms = plan.before_ms.unwrap_or(0);
-        Ok(Some(match plan.kind {
-            Kind::Requeue | Kind::Purge if plan.is_dry_run => Self::Count(Count::new(queue, plan)),
-            Kind::Requeue if !plan.group.is_all() => {
-                Self::Bulk(Steps::Group(GroupSteps::new(queue, plan)))
-            }
-            Kind::Requeue | Kind::Purge => {
-                let steps = match plan.kind {
-                    Kind::Requeue => queue.requeue_steps(before_ms),
-                    _ => queue.purge_steps(plan.selected(), before_ms)?,
-                };
-                Self::Bulk(Steps::All(match plan.group.after_ms {
-                    Some(after_ms) => steps.since(after_ms)?,
-                    None => steps,
-                }))
-            }
-            Kind::Cancel => Self::Cancel(Cancels::new(queue, plan)),
-            Kind::Audit => Self::Audit(queue.audit_steps(false)),
-            Kind::Repair => Self::Audit(queue.audit_steps(!plan.is_dry_run)),
-            Kind::Repartition => return Ok(None),
-        }))
+    pub(super) fn new(
+        queue: &Queue,
+        plan: &Plan,
+        kept: Option<&Arc<Kept>>,
+    ) -> Result<Option<Self>, dueq::Error> {
+        let Some(selection) = &plan.selection else {
+            return Ok(match plan.kind {
+                Kind::Audit => Some(Self::Audit(queue.audit_steps(false))),
+                Kind::Repair => Some(Self::Audit(queue.audit_steps(!plan.is_dry_run))),
+                Kind::Repartition => None,
+                _ => Some(Self::Cancel(Cancels::new(queue, plan))),
+            });
+        };
+        if plan.is_dry_run {
+            return Ok(Some(Self::Count(Count::new(queue, selection))));
+        }
+        let before_ms = selection.before_ms.unwrap_or(u64::MAX);
+        let by_script = selection.is_by_time();
+        let steps = match plan.kind {
+            Kind::Requeue if by_script => Some(queue.requeue_steps(before_ms)),
+            Kind::Purge if by_script => Some(queue.purge_steps(selection.state, before_ms)?),
+            _ => None,
+        };
+        Ok(Some(Self::Bulk(match (steps, selection.after_ms) {
+            (Some(steps), Some(after_ms)) => Steps::All(steps.since(after_ms)?),
+            (Some(steps), None) => Steps::All(steps),
+            (None, _) => Steps::Picked(PickedSteps::new(queue, plan, selection, kept)),
+        })))
     }
 
     /// Counts the messages before the first step; `None` if the total is not known.
@@ -51,11 +60,12 @@ impl Work {
         Ok(match self {
             Self::Bulk(_) => None, // the steps report the total
             Self::Cancel(cancels) => Some(cancels.count()),
-            Self::Count(count) if count.state() == MessageState::Scheduled => None,
+            Self::Count(count) if count.counts_dues().is_some() => None,
             Self::Count(count) => {
                 let stats = queue.stats().await?;
                 Some(match count.state() {
                     MessageState::Dead => stats.dead,
+                    MessageState::Scheduled => stats.scheduled,
                     _ => stats.ready,
                 })
             }
@@ -78,7 +88,10 @@ impl Work {
                 let before = steps.done();
                 let stepped = steps.step(limit).await;
                 // Also after a step that failed after one of its calls.
-                update(&mut |progress| progress.done = steps.done());
+                update(&mut |progress| {
+                    progress.done = steps.done();
+                    progress.skipped = steps.skipped();
+                });
                 let stepped = stepped?;
                 update(&mut |progress| progress.of = stepped.of.or(progress.of));
                 Ok(Step {
@@ -106,6 +119,6 @@ impl Work {
 
     /// Whether a lost reply may hide changes that a step made.
     pub(super) fn can_lose_count(&self) -> bool {
-        matches!(self, Self::Bulk(_))
+        matches!(self, Self::Bulk(steps) if steps.can_lose_count())
     }
 }

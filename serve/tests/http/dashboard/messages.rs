@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use dueq::{Due, Message, Queue};
 use serde_json::Value;
 
-use crate::dashboard::look::{claimed, led, look, submit};
+use crate::dashboard::look::{claimed, led, look, look_until, submit};
 use crate::instance::Instance;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -273,5 +273,61 @@ async fn messages_page_escapes_hostile_ids_and_errors() -> Result<()> {
         );
         assert!(lost.body.starts_with("<!DOCTYPE html>"), "{}", lost.body);
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn list_filters_and_acts_on_all_that_match() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    for (id, error) in [
+        ("a", "bank: Timeout <1>"),
+        ("b", "refused"),
+        ("c", "timeout"),
+    ] {
+        queue.push("secret <b>\nhidden-line").id(id).await?;
+        for delivery in claimed(&queue, 1).await? {
+            let _ = delivery.bury(error).await?;
+        }
+    }
+    let shown = look(
+        &instance,
+        &format!("{AT}?state=dead&error_text=TIMEOUT&payload=true"),
+    )
+    .await?;
+    assert_eq!(ids(&shown.body), ["a", "c"], "{}", shown.body);
+    assert!(
+        shown.body.contains("secret &#60;b&#62;</td>"),
+        "{}",
+        shown.body
+    );
+    assert!(shown.body.contains("Remove all that match") && !shown.body.contains("hidden-line"));
+    let none = look(&instance, &format!("{AT}?state=dead&min_crashes=1")).await?;
+    assert!(
+        none.body.contains("No message that is dead matches"),
+        "{}",
+        none.body
+    );
+    let wrong = look(&instance, &format!("{AT}?state=dead&min_crashes=many")).await?;
+    assert!(wrong.status == 400 && wrong.body.contains("mistake-min_crashes"));
+    let form = "all=cancel&state=dead&error_text=TIMEOUT&limit=x&pace=100";
+    let refused = submit(&instance, None, &format!("{AT}?state=dead"), form).await?;
+    assert!(
+        refused.status == 400 && refused.body.contains("mistake-limit"),
+        "{refused:?}"
+    );
+    assert_eq!(queue.stats().await?.dead, 3);
+    let form = "all=cancel&state=dead&error_text=TIMEOUT&limit=&pace=100";
+    let begun = submit(&instance, None, AT, form).await?;
+    let to = begun.header("location").context("an address")?.to_owned();
+    let page = look_until(&instance, &to, |page| page.contains("2 of 2 cancelled")).await?;
+    for part in [
+        "Removal of dead messages",
+        "“TIMEOUT” in the error",
+        "/cancelled\" download",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert_eq!(all(&instance, &format!("{AT}?state=dead")).await?, ["b"]);
     Ok(())
 }

@@ -7,6 +7,7 @@ mod look;
 mod message;
 mod messages;
 mod operations;
+mod push;
 mod queue;
 mod queues;
 mod search;

@@ -7,6 +7,7 @@ mod kinds;
 mod record;
 mod repartitions;
 mod requeues;
+mod selections;
 
 use std::time::{Duration, Instant};
 

@@ -108,7 +108,7 @@ fn fixtures(operation: &str) -> Option<Vec<Fixture>> {
         "settle_deliveries" => vec![call(More, "", "", "{\"settlements\": []}")],
         "extend_deliveries" => vec![call(More, "", "", "{\"extensions\": []}")],
         "begin_operation" => vec![call(More, "", "", "{\"kind\": \"audit\"}")],
-        "read_operation" | "stop_operation" => vec![at(More, "0")],
+        "read_operation" | "stop_operation" | "cancelled_messages" => vec![at(More, "0")],
         "delete_queue" => vec![at(More, "")],
         "requeue_message" => vec![at(Memory, "dead")],
         "bury_message" => vec![call(Change, "dead", "", "{\"reason\": \"poison\"}")],

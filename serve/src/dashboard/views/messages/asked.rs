@@ -10,6 +10,9 @@ use crate::edge::shown::{self, quoted};
 
 const STATES: [&str; 4] = ["scheduled", "ready", "leased", "dead"];
 
+/// The most bytes of a payload that are read for its first line.
+const PREVIEW: usize = 200;
+
 /// The parameters of the page. A bound is kept as its typed text and in Unix milliseconds.
 pub(super) struct Asked {
     pub(super) state: &'static str,
@@ -18,8 +21,15 @@ pub(super) struct Asked {
     pub(super) is_by_start: bool,
     pub(super) from: Option<(String, u64)>,
     pub(super) before: Option<(String, u64)>,
+    /// The filter as typed: part of the error, least failures, least crashes. Empty for none.
+    pub(super) filter: [String; 3],
+    /// Whether the first line of each payload is shown.
+    pub(super) with_payload: bool,
     pub(super) cursor: Option<String>,
 }
+
+/// The parameters of the filter, which are those of `/v1`.
+pub(super) const FILTER: [&str; 3] = ["error_text", "min_failures", "min_crashes"];
 
 impl Asked {
     pub(super) fn of(page: &Page) -> Result<Self, Problem> {
@@ -54,6 +64,8 @@ impl Asked {
             is_by_start: state == "leased" && page.param("order") == Some("start"),
             from: bound("from")?,
             before: bound("before")?,
+            filter: filter(page)?,
+            with_payload: page.param("payload") == Some("true"),
             cursor: page.param("cursor").map(str::to_owned),
         })
     }
@@ -88,7 +100,23 @@ impl Asked {
         if let Some((_, ms)) = &self.before {
             params.append_pair("before", &shown::moment(*ms));
         }
+        self.add_filter(&mut params);
+        if self.with_payload && !self.is_by_start {
+            params.append_pair("payload_bytes", &PREVIEW.to_string());
+        }
         params.finish()
+    }
+
+    fn add_filter(&self, params: &mut Serializer<'_, String>) {
+        for (name, typed) in FILTER.iter().zip(&self.filter) {
+            if !typed.is_empty() {
+                params.append_pair(name, typed);
+            }
+        }
+    }
+
+    pub(super) fn has_filter(&self) -> bool {
+        self.filter.iter().any(|typed| !typed.is_empty())
     }
 
     /// The lower bound of all pages, if the list has the newest message first and both bounds are
@@ -106,10 +134,11 @@ impl Asked {
     /// The parameters of the list of messages in another state.
     pub(super) fn in_state(&self, state: &str) -> String {
         if state == self.state {
-            self.with(state, None)
-        } else {
-            format!("state={state}")
+            return self.with(state, None);
         }
+        let mut params = Serializer::new(format!("state={state}"));
+        self.add_filter(&mut params);
+        params.finish()
     }
 
     fn with(&self, state: &str, cursor: Option<&str>) -> String {
@@ -126,11 +155,27 @@ impl Asked {
                 params.append_pair(name, typed);
             }
         }
+        self.add_filter(&mut params);
+        if self.with_payload {
+            params.append_pair("payload", "true");
+        }
         if let Some(cursor) = cursor {
             params.append_pair("cursor", cursor);
         }
         params.finish()
     }
+}
+
+/// The typed filter. A count is a whole number.
+fn filter(page: &Page) -> Result<[String; 3], Problem> {
+    let typed = FILTER.map(|name| page.param(name).unwrap_or_default().trim().to_owned());
+    for (name, typed) in FILTER.iter().zip(&typed).skip(1) {
+        if !typed.is_empty() && typed.parse::<u32>().is_err() {
+            let detail = format!("{name}: {} is no whole number", quoted(typed));
+            return Err(invalid(detail));
+        }
+    }
+    Ok(typed)
 }
 
 /// Parses a typed time: as `/v1` spells times, as a clock in the page's zone shows them, or

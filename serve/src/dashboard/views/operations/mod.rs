@@ -15,6 +15,7 @@ use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Clock};
 use crate::dashboard::views::answer::{Answer, render, see};
+use crate::dashboard::views::message::shell_word;
 use crate::edge::problem::{Code, Problem};
 use crate::wire::operations::OperationReport;
 use crate::work::Shared;
@@ -37,6 +38,9 @@ struct OperationPage {
     operation: OperationReport,
     clock: Clock,
     may_operate: bool,
+    may_read_payloads: bool,
+    /// The queue's name, quoted for a shell.
+    queue_word: String,
     /// The path of the operation in `/v1`.
     path: String,
 }
@@ -80,6 +84,8 @@ async fn show_operation(page: Page, id: Id) -> Answer {
     render(&OperationPage {
         frame: page.frame(operation.title(), Here::Operations),
         may_operate: page.caller().may_operate,
+        may_read_payloads: page.caller().may_read_payloads,
+        queue_word: shell_word(operation.queue.as_bytes()),
         path,
         operation,
         clock: page.clock,

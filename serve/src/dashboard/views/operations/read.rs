@@ -76,7 +76,9 @@ impl OperationReport {
             (Kind::Requeue, _) => "Requeue of dead messages".to_owned(),
             (Kind::Purge, Some(state)) => format!("Purge of {state} messages"),
             (Kind::Purge, None) => "Purge".to_owned(),
-            (Kind::Cancel, _) => "Cancel by id".to_owned(),
+            (Kind::Cancel, Some("dead")) => "Removal of dead messages".to_owned(),
+            (Kind::Cancel, Some(state)) => format!("Cancel of {state} messages"),
+            (Kind::Cancel, None) => "Cancel by id".to_owned(),
             (Kind::Audit, _) => "Audit".to_owned(),
             (Kind::Repair, _) => "Repair".to_owned(),
             (Kind::Repartition, _) => match self.partitions {
@@ -105,6 +107,17 @@ impl OperationReport {
             "" => "none".to_owned(),
             error => show::text(error),
         })
+    }
+
+    /// The filter by which the operation selects messages, in words.
+    pub(super) fn filter(&self) -> Option<String> {
+        let text = self.error_text.as_deref();
+        let text = text.map(|text| format!("“{}” in the error", show::text(text)));
+        let least = |count: Option<u32>, what| Some(format!("{} {what} or more", count?));
+        let failures = least(self.min_failures, "failures");
+        let crashes = least(self.min_crashes, "crashes");
+        let parts: Vec<_> = [text, failures, crashes].into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
     }
 
     pub(super) fn started(&self, clock: &Clock) -> Markup {
@@ -239,6 +252,11 @@ mod tests {
             after_ms: None,
             error: None,
             crashed: None,
+            error_text: None,
+            min_failures: None,
+            min_crashes: None,
+            limit: None,
+            cancelled_href: None,
             dry_run: false,
             pace: Some(1_000),
             partitions: None,
