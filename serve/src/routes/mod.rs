@@ -44,6 +44,7 @@ fn groups() -> Vec<Group> {
         Group::new(Right::Read, queues::overviews()),
         Group::new(Right::Read, search::routes()),
         Group::new(Right::Read, processes::routes()),
+        Group::new(Right::Operate, processes::changes()),
         Group::new(Right::Read, doctor::routes()),
         Group::new(Right::Read, session::reads()),
         Group::new(Right::Read, messages::reads()),

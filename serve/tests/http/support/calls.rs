@@ -67,6 +67,10 @@ fn fixtures(operation: &str) -> Option<Vec<Fixture>> {
     };
     let at = |needs, id| call(needs, id, "", "");
     Some(match operation {
+        // No such process has workers, so the call changes nothing.
+        "drain_process" | "resume_process" => {
+            vec![call(Change, "", "", "{\"host\": \"h\", \"pid\": 1}")]
+        }
         "healthz" | "openapi" | "read_caller" | "end_session" | "metrics" => vec![at(Server, "")],
         // The token is not valid; this operation answers without Redis.
         "begin_session" => vec![call(Server, "", "", "{\"token\": \"x\"}")],
