@@ -29,11 +29,14 @@ end
 
 --- block: keep_drained
 -- META's `drained` names the nodes that an operator drained, each between two line feeds: only those in NODES.
-local kept = '\n'
+local named, kept = {}, '\n'
+for name in string.gmatch(drained, '[^\n]+') do
+  named[name] = true
+end
 for _, name in ipairs(redis.call('ZRANGE', NODES, '0', '-1')) do
-  local line = '\n' .. (string.byte(name) == 1 and string.sub(name, 2) or name) .. '\n' -- the roster has a byte 1
-  if string.find(drained, line, 1, true) and not string.find(kept, line, 1, true) then
-    kept = kept .. string.sub(line, 2)
+  name = string.byte(name) == 1 and string.sub(name, 2) or name -- the roster has a byte 1
+  if named[name] then
+    named[name], kept = nil, kept .. name .. '\n'
   end
 end
 kept = kept ~= '\n' and kept or ''

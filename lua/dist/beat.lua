@@ -212,12 +212,15 @@ if word == 'watch' or word == 'unwatch' then
     number = math.max(number + 1, now)
     redis.call('HSET', META, 'roster', int(number))
     if (drained or '') ~= '' then
-      -- META's `drained` names the nodes that an operator drained, each between two line feeds: only nodes that NODES has.
-      local kept = '\n'
+      -- META's `drained` names the nodes that an operator drained, each between two line feeds: only those in NODES.
+      local named, kept = {}, '\n'
+      for name in string.gmatch(drained, '[^\n]+') do
+        named[name] = true
+      end
       for _, name in ipairs(redis.call('ZRANGE', NODES, '0', '-1')) do
-        local line = '\n' .. (string.byte(name) == 1 and string.sub(name, 2) or name) .. '\n' -- the roster has a byte 1
-        if string.find(drained, line, 1, true) and not string.find(kept, line, 1, true) then
-          kept = kept .. string.sub(line, 2)
+        name = string.byte(name) == 1 and string.sub(name, 2) or name -- the roster has a byte 1
+        if named[name] then
+          named[name], kept = nil, kept .. name .. '\n'
         end
       end
       kept = kept ~= '\n' and kept or ''
@@ -248,7 +251,8 @@ if word == 'watch' or word == 'unwatch' then
   if (ARGV[5] or '') ~= '' then
     redis.call('HSET', META, 'help', table.concat(times, ' '))
   end
-  return {finish(false, true), number, names, asked, string.find(drained or '', '\n' .. node .. '\n', 1, true) and 1 or nil}
+  local is_drained = string.find(drained or '', '\n' .. node .. '\n', 1, true)
+  return {finish(false, true), number, names, asked, is_drained and 1 or nil}
 end
 local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
   local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
@@ -351,12 +355,15 @@ end
 redis.call('HSET', META, 'last_beat', now, 'reap_after', reap_after or 0, 'leader', leader or '',
   'leader_until', leader_until or 0)
 if (drained or '') ~= '' and (#silent > 0 or word == 'leave') then
-  -- META's `drained` names the nodes that an operator drained, each between two line feeds: only nodes that NODES has.
-  local kept = '\n'
+  -- META's `drained` names the nodes that an operator drained, each between two line feeds: only those in NODES.
+  local named, kept = {}, '\n'
+  for name in string.gmatch(drained, '[^\n]+') do
+    named[name] = true
+  end
   for _, name in ipairs(redis.call('ZRANGE', NODES, '0', '-1')) do
-    local line = '\n' .. (string.byte(name) == 1 and string.sub(name, 2) or name) .. '\n' -- the roster has a byte 1
-    if string.find(drained, line, 1, true) and not string.find(kept, line, 1, true) then
-      kept = kept .. string.sub(line, 2)
+    name = string.byte(name) == 1 and string.sub(name, 2) or name -- the roster has a byte 1
+    if named[name] then
+      named[name], kept = nil, kept .. name .. '\n'
     end
   end
   kept = kept ~= '\n' and kept or ''

@@ -5,7 +5,8 @@
 -- ARGV   now
 -- Reply  {header, number of live nodes, {{node, ms since its last beat, ms until it beats again, 1 if it leads, what
 --        it told of its process, or empty, 1 if it is drained}, ...}, nodes of the roster, {{node, ms since its last
---        watch, 1 if it is drained}, ...}, leader or empty, end of its term in ms, {{node, what it told}, ...} of at most 40 that fell silent}
+--        watch, 1 if it is drained}, ...}, leader or empty, end of its term in ms, {{node, what it told}, ...} of at
+--        most 40 that fell silent}
 --        What a node told: '<ms> @<text>', the time and the text of the beat.
 --        A node that announced a silence is parked: the first number is 0 then, and the second one is not.
 --        The roster is that of a home with a map; elsewhere it is empty.
