@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     /// The SHA-256 of the document without its version.
-    const DOCUMENT: &str = "b13b9f948c0de21c1f99820eb2ca2985b87e715763284d1f6355dc145ab6c66e";
+    const DOCUMENT: &str = "35f3bf9187c29019649140193ed9b139cb3afebc05f4adeef7baf225bb50c9d4";
 
     #[test]
     fn openapi_document_has_the_expected_checksum() {

@@ -74,6 +74,9 @@ fn lease_of_a_killed_worker_is_found_and_ended() -> Result<()> {
     ensure!(resumed["outcome"] == "resumed", "{resumed}");
     let nobody = dueq(&server, &["workers", "--drain", "nobody:1"])?;
     ensure!(nobody.err().contains("no live process"), "{}", nobody.err());
+    let list = ["ls", "q", "--state", "leased", "--longest", "--json"];
+    let longest = dueq(&server, &list)?.json()?;
+    ensure!(longest["since_ms"] == shown["since_ms"], "{longest}");
     // A live worker may keep a message leased for as long as it wants.
     let (_, lines) = doctor(&server, &["q"])?;
     ensure!(found(&lines).is_empty(), "{lines:?}");

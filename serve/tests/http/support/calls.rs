@@ -67,10 +67,6 @@ fn fixtures(operation: &str) -> Option<Vec<Fixture>> {
     };
     let at = |needs, id| call(needs, id, "", "");
     Some(match operation {
-        // No such process has workers, so the call changes nothing.
-        "drain_process" | "resume_process" => {
-            vec![call(Change, "", "", "{\"host\": \"h\", \"pid\": 1}")]
-        }
         "healthz" | "openapi" | "read_caller" | "end_session" | "metrics" => vec![at(Server, "")],
         // The token is not valid; this operation answers without Redis.
         "begin_session" => vec![call(Server, "", "", "{\"token\": \"x\"}")],
@@ -114,6 +110,10 @@ fn fixtures(operation: &str) -> Option<Vec<Fixture>> {
         "begin_operation" => vec![call(More, "", "", "{\"kind\": \"audit\"}")],
         "read_operation" | "stop_operation" => vec![at(More, "0")],
         "delete_queue" => vec![at(More, "")],
+        // No such process has workers: the call reads them, and changes nothing.
+        "drain_process" | "resume_process" => {
+            vec![call(More, "", "", "{\"host\": \"h\", \"pid\": 1}")]
+        }
         "requeue_message" => vec![at(Memory, "dead")],
         "bury_message" => vec![call(Change, "dead", "", "{\"reason\": \"poison\"}")],
         "end_lease" => vec![call(Change, "held", "", HELD)],
