@@ -10,6 +10,7 @@
 //! | settlements of a delivery | [`SettleOutcome`]; [`RetryOutcome`], [`SnoozeOutcome`], [`ThrottleOutcome`], [`AckPushOutcome`] |
 //! | an extension of a lease | [`ExtendOutcome`] |
 //! | a wait for the end of a message | [`WaitOutcome`] |
+//! | a drain of nodes, and its end | [`DrainOutcome`] |
 //! | a deletion of a queue | [`DeleteOutcome`]; [`UnusedOutcome`], with a [`KeepReason`] |
 //!
 //! The outcomes of calls on schedules are in [`schedules`](crate::schedules). What a handler
@@ -38,3 +39,4 @@ pub use crate::model::outcomes::{
     PushOutcome, RequeueOutcome, RescheduleOutcome, RetryOutcome, RunNowOutcome, SettleOutcome,
     SnoozeOutcome, ThrottleOutcome, UnusedOutcome, WaitOutcome,
 };
+pub use crate::model::process::DrainOutcome;

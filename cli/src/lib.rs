@@ -30,7 +30,7 @@ use std::sync::OnceLock;
 use clap::{Args, Parser, Subcommand};
 use commands::{
     acl, bench, configure, dev, doctor, functions, healthcheck, history, ids, import, inspect,
-    keys, nodes, partitions, push, queues, reschedule, schedule, serve, stats, work, workers,
+    keys, ls, nodes, partitions, push, queues, reschedule, schedule, serve, stats, work, workers,
 };
 use dueq_input::time;
 use output::Outcome;
@@ -121,7 +121,7 @@ enum Command {
     /// Show one message, in any state
     Show(inspect::Show),
     /// List the messages of a queue in one state, in the order of their times
-    Ls(inspect::Ls),
+    Ls(ls::Ls),
     /// Show the counts and limits of a queue, or of all queues
     Stats(stats::Stats),
     /// List the processes that work on the queues, and what they run

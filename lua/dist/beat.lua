@@ -20,8 +20,10 @@
 --        now | node | unwatch: leaves the roster
 --        Nodes watch the home, or another partition while the home is away.
 -- Reply  {header, 1 if this node is the leader else 0, live nodes, reap_after ms, ready messages, 0 while closed
---        | of layout 4: how many lists of fires need more; with a map -1 | with a map: META's moving}
---        of watch and unwatch: {header, number of the roster, {node, ...}, {tag that asked for help within 2 s, ...}}
+--        | of layout 4: how many lists of fires need more; with a map -1 | with a map: META's moving | 1: drained}
+--        drained: an operator wants that the node takes nothing new. The elements before it are there then: -1, empty
+--        of watch and unwatch: {header, number of the roster, {node, ...}, {tag that asked for help within 2 s, ...}
+--        | 1: drained}
 --        no nodes if the caller's number is the roster's; the number is 0 without a map
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 -- Cost   O(log nodes + trimmed); of watch O(nodes) if the roster changed
@@ -197,7 +199,7 @@ if word == 'watch' or word == 'unwatch' then
   -- The roster of a queue with a map: the nodes that watch its home. NODES has them with negative times, and a byte 1
   -- before the name. META's roster is the roster's number, and help has tags, each with the time at which it was given.
   if not epoch then return {finish(false, true), 0, {}, {}} end
-  local number, help = unpack(redis.call('HMGET', META, 'roster', 'help'))
+  local number, help, drained = unpack(redis.call('HMGET', META, 'roster', 'help', 'drained'))
   number, help = tonumber(number or 0) or 0, help or ''
   local changed = redis.call('ZREMRANGEBYSCORE', NODES, int(3000 - now), '(0')
     + redis.call('ZREMRANGEBYSCORE', NODES, '-inf', '(' .. int(-now)) -- of the future: the clock went back
@@ -209,6 +211,24 @@ if word == 'watch' or word == 'unwatch' then
   if changed > 0 then -- a time, for a replica that becomes the master may have an older number: none is used twice
     number = math.max(number + 1, now)
     redis.call('HSET', META, 'roster', int(number))
+    if (drained or '') ~= '' then
+      -- META's `drained` names the nodes that an operator drained, each between two line feeds: only those in NODES.
+      local named, kept = {}, '\n'
+      for name in string.gmatch(drained, '[^\n]+') do
+        named[name] = true
+      end
+      for _, name in ipairs(redis.call('ZRANGE', NODES, '0', '-1')) do
+        name = string.byte(name) == 1 and string.sub(name, 2) or name -- the roster has a byte 1
+        if named[name] then
+          named[name], kept = nil, kept .. name .. '\n'
+        end
+      end
+      kept = kept ~= '\n' and kept or ''
+      if kept ~= drained then
+        drained = kept
+        redis.call('HSET', META, 'drained', drained)
+      end
+    end
   end
   local names, asked, times = {}, {}, {}
   if word == 'watch' and number ~= tonumber(ARGV[4]) then
@@ -231,7 +251,8 @@ if word == 'watch' or word == 'unwatch' then
   if (ARGV[5] or '') ~= '' then
     redis.call('HSET', META, 'help', table.concat(times, ' '))
   end
-  return {finish(false, true), number, names, asked}
+  local is_drained = string.find(drained or '', '\n' .. node .. '\n', 1, true)
+  return {finish(false, true), number, names, asked, is_drained and 1 or nil}
 end
 local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
   local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
@@ -243,8 +264,8 @@ end
 -- delete no field of it.
 local PROCESS_MARK = '\0@'
 if not layout then return {finish(false), 0, 0, 0, 0} end
-local leader, leader_until, last_beat, reap_after, keep_ms, keep = unpack(redis.call('HMGET', META,
-  'leader', 'leader_until', 'last_beat', 'reap_after', 'dead_keep_ms', 'dead_keep'))
+local leader, leader_until, last_beat, reap_after, keep_ms, keep, drained = unpack(redis.call('HMGET', META,
+  'leader', 'leader_until', 'last_beat', 'reap_after', 'dead_keep_ms', 'dead_keep', 'drained'))
 local dead = redis.call('ZCARD', DEAD) - 1
 redis.call('ZCARD', NODES); redis.call('ZCARD', RECENT); redis.call('HLEN', ATTRS)
 if told or word == 'leave' then
@@ -333,6 +354,24 @@ if announced ~= (tonumber(parked_until or 0) or 0) then
 end
 redis.call('HSET', META, 'last_beat', now, 'reap_after', reap_after or 0, 'leader', leader or '',
   'leader_until', leader_until or 0)
+if (drained or '') ~= '' and (#silent > 0 or word == 'leave') then
+  -- META's `drained` names the nodes that an operator drained, each between two line feeds: only those in NODES.
+  local named, kept = {}, '\n'
+  for name in string.gmatch(drained, '[^\n]+') do
+    named[name] = true
+  end
+  for _, name in ipairs(redis.call('ZRANGE', NODES, '0', '-1')) do
+    name = string.byte(name) == 1 and string.sub(name, 2) or name -- the roster has a byte 1
+    if named[name] then
+      named[name], kept = nil, kept .. name .. '\n'
+    end
+  end
+  kept = kept ~= '\n' and kept or ''
+  if kept ~= drained then
+    drained = kept
+    redis.call('HSET', META, 'drained', drained)
+  end
+end
 if told then
   redis.call('HSET', CLAIMS, PROCESS_MARK .. node, now .. ' ' .. told)
 end
@@ -441,6 +480,9 @@ local ready = closed and 0 or math.max(0, redis.call('LLEN', READY) - 1)
 local nodes = epoch and redis.call('ZCOUNT', NODES, '0', '(inf') or redis.call('ZCARD', NODES) - 1
 local header = finish(over > 0 or reopened)
 local low = layout > '3' and tonumber(redis.call('HGET', META, 'low_lists') or 0) or epoch and -1 or nil
+local moving = epoch and redis.call('HGET', META, 'moving') or nil
+if drained and string.find(drained, '\n' .. node .. '\n', 1, true) then
+  return {header, leader == node and 1 or 0, nodes, tonumber(reap_after or 0), ready, low or -1, moving or '', 1}
+end
 -- The reply ends at nil.
-return {header, leader == node and 1 or 0, nodes, tonumber(reap_after or 0), ready, low,
-  epoch and redis.call('HGET', META, 'moving') or nil}
+return {header, leader == node and 1 or 0, nodes, tonumber(reap_after or 0), ready, low, moving}

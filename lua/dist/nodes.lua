@@ -4,8 +4,9 @@
 -- KEYS   the ten of the queue
 -- ARGV   now
 -- Reply  {header, number of live nodes, {{node, ms since its last beat, ms until it beats again, 1 if it leads, what
---        it told of its process, or empty}, ...}, nodes of the roster, {{node, ms since its last watch}, ...},
---        leader or empty, end of its term in ms, {{node, what it told}, ...} of at most 40 that fell silent}
+--        it told of its process, or empty, 1 if it is drained}, ...}, nodes of the roster, {{node, ms since its last
+--        watch, 1 if it is drained}, ...}, leader or empty, end of its term in ms, {{node, what it told}, ...} of at
+--        most 40 that fell silent}
 --        What a node told: '<ms> @<text>', the time and the text of the beat.
 --        A node that announced a silence is parked: the first number is 0 then, and the second one is not.
 --        The roster is that of a home with a map; elsewhere it is empty.
@@ -139,7 +140,9 @@ end
 if #ARGV ~= 1 then return redis.error_reply('BADARGS nodes takes now') end
 if not layout then return {finish(false, true), 0, {}, 0, {}, '', 0, {}} end
 local MOST = 1000
-local leader, leader_until, fell_silent = unpack(redis.call('HMGET', META, 'leader', 'leader_until', 'gone'))
+local leader, leader_until, fell_silent, drained =
+  unpack(redis.call('HMGET', META, 'leader', 'leader_until', 'gone', 'drained'))
+local function is_drained(node) return string.find(drained or '', '\n' .. node .. '\n', 1, true) and 1 or 0 end
 leader_until = tonumber(leader_until or 0) or 0
 if leader_until <= now then -- nobody leads
   leader, leader_until = '', 0
@@ -156,7 +159,7 @@ for i = 1, #found, 2 do
   fields[#live] = PROCESS_MARK .. found[i]
 end
 for i, told in ipairs(#live > 0 and redis.call('HMGET', CLAIMS, unpack(fields)) or {}) do
-  live[i][5] = told or ''
+  live[i][5], live[i][6] = told or '', is_drained(live[i][1])
 end
 -- Silent nodes that no beat has forgotten yet, then those that one has.
 found = redis.call('ZRANGE', NODES, '(' .. oldest, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 20)
@@ -174,7 +177,8 @@ if epoch and slash == '' then -- the roster has negative times
   watching = redis.call('ZCOUNT', NODES, first, last)
   found = redis.call('ZRANGE', NODES, first, last, 'BYSCORE', 'LIMIT', 0, MOST - #live, 'WITHSCORES')
   for i = 1, #found, 2 do
-    roster[#roster + 1] = {string.sub(found[i], 2), now + tonumber(found[i + 1])}
+    local node = string.sub(found[i], 2)
+    roster[#roster + 1] = {node, now + tonumber(found[i + 1]), is_drained(node)}
   end
 end
 return {finish(false, true), redis.call('ZCOUNT', NODES, oldest, '(inf'), live, watching, roster, leader or '',

@@ -2,11 +2,14 @@
 -- Made by scripts/lua-dist from lua/pause.lua and lua/blocks: change these, not this file.
 -- pause: stops promotes, claims and wake-ups of the queue, until resume or for some time. Pushes, settlements and reaps
 --        go on. A pause for some time closes the queue: META's closed_until is the time at which it opens by itself.
+--        A pause of nodes drains them: they claim nothing, until resume or their end. Only at the home of the queue.
 -- KEYS   the ten of the queue; pause makes them if they do not exist
 -- ARGV   now | perhaps for: 1 to 3,155,760,000,000 ms (100 years)
+--        now | nodes | node, ...: 1 to 100
 -- Reply  {header, OK}; with for {header, OK <closed_until, ms>}, which is later if the queue was closed for longer
+--        of nodes {header, {OK | GONE | FULL, ...}}. GONE: it is not alive. FULL: 100 nodes are drained
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
--- Cost   O(1)
+-- Cost   O(1); of nodes O(nodes)
 -- Again  the same; with for it counts again from now
 
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
@@ -152,9 +155,60 @@ local function create() -- creates the queue, if it does not exist
   redis.call('HSET', META, placeholder, '', 'incarnation', incarnation, 'layout', layout)
   redis.pcall('PUBLISH', base .. ':notice', incarnation) -- for workers on patterns; a hint, as all notices
 end
+local drains = ARGV[2] == 'nodes'
+if drains then
+  -- Drains the nodes that ARGV names from its third element on, or, unless `drains`, lets them take messages again. The
+  -- reply to its next beat tells a node. Results: OK; GONE: it is not alive; FULL: 100 nodes are drained.
+  if #ARGV < 3 or #ARGV > 102 then
+    return redis.error_reply('BADARGS nodes is followed by 1 to 100 node ids')
+  end
+  redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+  local before = redis.call('HGET', META, 'drained') or ''
+  local drained, replies = before, {}
+  if drained ~= '' then
+    -- META's `drained` names the nodes that an operator drained, each between two line feeds: only those in NODES.
+    local named, kept = {}, '\n'
+    for name in string.gmatch(drained, '[^\n]+') do
+      named[name] = true
+    end
+    for _, name in ipairs(redis.call('ZRANGE', NODES, '0', '-1')) do
+      name = string.byte(name) == 1 and string.sub(name, 2) or name -- the roster has a byte 1
+      if named[name] then
+        named[name], kept = nil, kept .. name .. '\n'
+      end
+    end
+    kept = kept ~= '\n' and kept or ''
+    if kept ~= drained then
+      drained = kept
+      redis.call('HSET', META, 'drained', drained)
+    end
+  end
+  local _, many = string.gsub(drained, '[^\n]+', '')
+  for i = 3, #ARGV do
+    local node = ARGV[i]
+    local beat = redis.call('ZSCORE', NODES, node) or redis.call('ZSCORE', NODES, '\1' .. node)
+    local from, to = string.find(drained, '\n' .. node .. '\n', 1, true)
+    if not beat or string.find(node, '%c') or math.abs(beat) < now - 3000 then
+      replies[i - 2] = 'GONE'
+    elseif drains and not from and many >= 100 then
+      replies[i - 2] = 'FULL'
+    else
+      if drains and not from then
+        drained, many = (drained == '' and '\n' or drained) .. node .. '\n', many + 1
+      elseif from and not drains then
+        drained, many = string.sub(drained, 1, from) .. string.sub(drained, to + 1), many - 1
+      end
+      replies[i - 2] = 'OK'
+    end
+  end
+  if drained ~= before then
+    redis.call('HSET', META, 'drained', drained == '\n' and '' or drained)
+  end
+  return {finish(drained ~= before), replies}
+end
 local wait_ms = ARGV[2] and #ARGV[2] <= 13 and string.find(ARGV[2], '^%d+$') and tonumber(ARGV[2])
 if #ARGV ~= 1 and not (#ARGV == 2 and wait_ms and wait_ms >= 1 and wait_ms <= 3155760000000) then
-  return redis.error_reply('BADARGS pause takes now, and perhaps for: 1 to 3155760000000 ms')
+  return redis.error_reply('BADARGS pause takes now, and perhaps for: 1 to 3155760000000 ms; or nodes, node, ...')
 end
 if slash ~= '' and not epoch then -- only remap creates a partition beside the home
   return redis.error_reply('BEHIND this partition has ' .. (epoch and 'an old' or 'no') .. ' map of the queue: call '

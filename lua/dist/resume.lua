@@ -1,11 +1,13 @@
 #!lua flags=allow-oom
 -- Made by scripts/lua-dist from lua/resume.lua and lua/blocks: change these, not this file.
--- resume: ends a pause, opens a closed queue, and wakes nodes for the messages that wait.
+-- resume: ends a pause, opens a closed queue, and wakes nodes for the messages that wait. Resumed nodes, which were
+--         drained, claim again. Only at the home of the queue.
 -- KEYS   the ten of the queue
 -- ARGV   now
--- Reply  {header, OK}
+--        now | nodes | node, ...: 1 to 100
+-- Reply  {header, OK}; of nodes {header, {OK | GONE, ...}}. GONE: it is not alive
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
--- Cost   O(1)
+-- Cost   O(1); of nodes O(nodes)
 -- Again  the same
 
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
@@ -130,7 +132,58 @@ local function finish(changed, quiet, head, length)
   end
   return header
 end
-if #ARGV ~= 1 then return redis.error_reply('BADARGS resume takes now') end
+if ARGV[2] == 'nodes' then
+  local drains = false
+  -- Drains the nodes that ARGV names from its third element on, or, unless `drains`, lets them take messages again. The
+  -- reply to its next beat tells a node. Results: OK; GONE: it is not alive; FULL: 100 nodes are drained.
+  if #ARGV < 3 or #ARGV > 102 then
+    return redis.error_reply('BADARGS nodes is followed by 1 to 100 node ids')
+  end
+  redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+  local before = redis.call('HGET', META, 'drained') or ''
+  local drained, replies = before, {}
+  if drained ~= '' then
+    -- META's `drained` names the nodes that an operator drained, each between two line feeds: only those in NODES.
+    local named, kept = {}, '\n'
+    for name in string.gmatch(drained, '[^\n]+') do
+      named[name] = true
+    end
+    for _, name in ipairs(redis.call('ZRANGE', NODES, '0', '-1')) do
+      name = string.byte(name) == 1 and string.sub(name, 2) or name -- the roster has a byte 1
+      if named[name] then
+        named[name], kept = nil, kept .. name .. '\n'
+      end
+    end
+    kept = kept ~= '\n' and kept or ''
+    if kept ~= drained then
+      drained = kept
+      redis.call('HSET', META, 'drained', drained)
+    end
+  end
+  local _, many = string.gsub(drained, '[^\n]+', '')
+  for i = 3, #ARGV do
+    local node = ARGV[i]
+    local beat = redis.call('ZSCORE', NODES, node) or redis.call('ZSCORE', NODES, '\1' .. node)
+    local from, to = string.find(drained, '\n' .. node .. '\n', 1, true)
+    if not beat or string.find(node, '%c') or math.abs(beat) < now - 3000 then
+      replies[i - 2] = 'GONE'
+    elseif drains and not from and many >= 100 then
+      replies[i - 2] = 'FULL'
+    else
+      if drains and not from then
+        drained, many = (drained == '' and '\n' or drained) .. node .. '\n', many + 1
+      elseif from and not drains then
+        drained, many = string.sub(drained, 1, from) .. string.sub(drained, to + 1), many - 1
+      end
+      replies[i - 2] = 'OK'
+    end
+  end
+  if drained ~= before then
+    redis.call('HSET', META, 'drained', drained == '\n' and '' or drained)
+  end
+  return {finish(drained ~= before), replies}
+end
+if #ARGV ~= 1 then return redis.error_reply('BADARGS resume takes now; or now, nodes, node, ...') end
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 -- Also a time that has passed: the clock may go back. A queue that is full stays so: the next claim closes it again.
 local changed = redis.call('HDEL', META, 'paused', 'closed_until', 'break_until') > 0

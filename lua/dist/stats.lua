@@ -6,6 +6,7 @@
 -- Reply  {header, {name, value, ...}}; {header, {}} if there is no such queue. Names:
 --        scheduled, due (those of them that are due), ready, leased, dead, recent, nodes,
 --        nodes at the home of a queue with a map: how many nodes watch it; else how many nodes beat here
+--        drained: how many of them an operator drained, at the home
 --        overdue_ms (age of the oldest message that is due and unclaimed),
 --        the counters pushed, claimed, acked, repeated, retried, released, crashed, died, cancelled, requeued, purged,
 --        trimmed, expired, throttled, snoozed, the limits, leader_until, reap_after, leader, parked_until,
@@ -166,6 +167,8 @@ for _, name in ipairs({'pushed', 'claimed', 'acked', 'repeated', 'retried', 'rel
 end
 pairs_of[#pairs_of + 1] = 'leader'
 pairs_of[#pairs_of + 1] = redis.call('HGET', META, 'leader') or ''
+pairs_of[#pairs_of + 1] = 'drained'
+pairs_of[#pairs_of + 1] = select(2, string.gsub(redis.call('HGET', META, 'drained') or '', '[^\n]+', ''))
 pairs_of[#pairs_of + 1] = 'parked_until'
 pairs_of[#pairs_of + 1] = tonumber(parked_until or 0) or 0
 pairs_of[#pairs_of + 1] = 'closed_until'

@@ -40,6 +40,7 @@ impl Checkup {
         self.fact("paused", stats.paused);
         self.fact("overdue_ms", stats.overdue_ms);
         self.fact("nodes", nodes);
+        self.fact("drained_nodes", stats.drained_nodes);
         self.fact("parked_ms", stats.parked_ms);
         self.fact("closed_ms", stats.closed_ms);
         let due = format!(
@@ -102,6 +103,15 @@ impl Checkup {
                 problem,
                 "nothing is delivered until a worker starts",
                 remedy,
+            );
+        } else if is_late(stats) && stats.drained_nodes >= nodes && nodes > 0 {
+            let problem = format!("{due}, and all {nodes} live workers are drained");
+            self.wrong(
+                "drained",
+                queue,
+                problem,
+                "nothing is delivered until one is resumed, or another one starts",
+                format!("{} --resume PROCESS", dueq("workers", &[name])),
             );
         } else if is_late(stats) && may_wait(stats) {
             let problem = format!(
@@ -264,6 +274,14 @@ mod tests {
             of(QueueStats { nodes: 1, ..late() }, false),
             (vec!["overdue"], vec![])
         );
+        for (drained_nodes, code) in [(1, "overdue"), (2, "drained")] {
+            let stats = QueueStats {
+                nodes: 2,
+                drained_nodes,
+                ..late()
+            };
+            assert_eq!(of(stats, false), (vec![code], vec![]));
+        }
         assert_eq!(
             of(
                 QueueStats {

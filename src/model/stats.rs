@@ -35,6 +35,8 @@ pub struct QueueStats {
     pub recent: u64,
     /// Live workers of the queue, over all its partitions.
     pub nodes: u64,
+    /// How many of the `nodes` an operator has [drained](crate::Queue::drain_nodes): they take nothing new.
+    pub drained_nodes: u64,
     /// Age of the oldest due, unclaimed message in milliseconds; 0 if there is none.
     pub overdue_ms: u64,
     /// Whether the queue is paused; with several partitions, whether any of them is.
@@ -162,6 +164,7 @@ impl QueueStats {
             *sum = sum.saturating_add(part);
         }
         self.nodes = self.nodes.max(other.nodes);
+        self.drained_nodes = self.drained_nodes.max(other.drained_nodes);
         self.overdue_ms = self.overdue_ms.max(other.overdue_ms);
         self.parked_ms = self.parked_ms.max(other.parked_ms);
         self.closed_ms = self.closed_ms.max(other.closed_ms);
@@ -265,6 +268,9 @@ pub struct NodeInfo {
     /// The process of the worker. `None` if it did not tell it yet, or is of an older release or of
     /// another client.
     pub process: Option<ProcessInfo>,
+    /// Whether an operator has [drained](crate::Queue::drain_nodes) it: it takes no more messages of the
+    /// queue.
+    pub is_drained: bool,
 }
 
 /// A node that sent no beat for this long is no longer alive.
@@ -292,6 +298,7 @@ impl NodeInfo {
             leads: 0,
             attends: 0,
             process,
+            is_drained: false,
         }
     }
 
@@ -320,6 +327,7 @@ impl NodeInfo {
         self.silent_ms = self.silent_ms.min(other.silent_ms);
         self.leads += other.leads;
         self.attends += other.attends;
+        self.is_drained |= other.is_drained;
         let told = |node: &Self| node.process.as_ref().map(|process| process.told_ms);
         if told(self) < told(&other) {
             self.process = other.process;
@@ -339,6 +347,7 @@ mod tests {
             leads,
             attends,
             process: None,
+            is_drained: false,
         }
     }
 

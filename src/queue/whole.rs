@@ -195,7 +195,7 @@ impl<C: Codec> Queue<C> {
     }
 
     /// Calls a script at the home until the reply has the epoch of the map that this client knows.
-    async fn call_home(
+    pub(super) async fn call_home(
         &self,
         verb: Verb,
         args: &impl Fn(usize) -> Vec<Vec<u8>>,

@@ -268,6 +268,16 @@ pub(crate) fn map_copied(queue: &str, error: &Error) {
          copy");
 }
 
+pub(crate) fn drained(queue: &str, node: &str, is_drained: bool) {
+    if is_drained {
+        warn!(name: "dueq.drained", target: "dueq", queue, node,
+            "an operator has drained this worker: it takes no more messages of the queue until it is resumed");
+    } else {
+        info!(name: "dueq.undrained", target: "dueq", queue, node,
+            "the worker takes messages of the queue again");
+    }
+}
+
 pub(crate) fn queue_moved(queue: &str, url: &str) {
     warn!(name: "dueq.queue_moved", target: "dueq", queue, url,
         "the queue has moved to another store: this worker gets none of its messages any more; start \

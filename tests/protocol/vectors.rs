@@ -30,6 +30,7 @@ mod limits {
 
 /// Nodes and notices.
 mod nodes {
+    pub(crate) mod drains;
     pub(crate) mod hints;
     pub(crate) mod lists;
     pub(crate) mod parked_notices;

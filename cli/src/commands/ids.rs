@@ -12,7 +12,7 @@ use dueq::outcomes::{
 use dueq::{MessageState, Queue};
 use jiff::tz::TimeZone;
 
-use crate::commands::inspect::PAGE;
+use crate::commands::ls::PAGE;
 use crate::flags::Durable;
 use crate::output::{Outcome, Usage};
 use crate::picked::{Change, FilterFlags};

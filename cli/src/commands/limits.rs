@@ -194,6 +194,7 @@ pub(crate) fn stop(stats: &QueueStats) -> Option<&'static str> {
         _ if stats.is_paused_in_part() => Some("paused in part"),
         QueueStats { paused: true, .. } => Some("paused"),
         QueueStats { full: true, .. } => Some("full"),
+        _ if stats.nodes > 0 && stats.drained_nodes >= stats.nodes => Some("drained"),
         QueueStats { closed_ms: 0, .. } => None,
         QueueStats { closed_ms, .. } if is_of_rate(closed_ms) => Some("rate"),
         _ => Some("closed"),
@@ -205,6 +206,10 @@ pub(crate) fn stop_line(name: &str, stats: &QueueStats) -> String {
     let resume = format!("`dueq resume {}`", dueq::admin::shell_word(name.as_bytes()));
     let open = Duration::from_millis(stats.closed_ms);
     match (stop(stats), stats.rate) {
+        (Some("drained"), _) => format!(
+            "drained: nothing is claimed until `dueq workers {} --resume PROCESS`, or another worker starts\n",
+            dueq::admin::shell_word(name.as_bytes())
+        ),
         (Some("paused"), _) => format!("paused: nothing is claimed until {resume}\n"),
         (Some("paused in part"), _) => format!(
             "paused in part: {} of {} partitions; `dueq pause` or {resume} does the rest\n",

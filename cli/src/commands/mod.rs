@@ -13,6 +13,7 @@ pub(crate) mod import;
 pub(crate) mod inspect;
 pub(crate) mod keys;
 pub(crate) mod limits;
+pub(crate) mod ls;
 pub(crate) mod nodes;
 pub(crate) mod partitions;
 pub(crate) mod push;

@@ -32,13 +32,14 @@ impl Nodes {
                     "parked_ms": node.parked_ms,
                     "leads": node.leads,
                     "attends": node.attends,
+                    "drained": node.is_drained,
                 }))?;
             }
             return Ok(Outcome::Done);
         }
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
-        table.set_header(["node", "reported", "leads", "attends"]);
+        table.set_header(["node", "reported", "leads", "attends", ""]);
         for node in &nodes {
             let reported = match node.parked_ms {
                 0 => format!("{} ms ago", node.silent_ms),
@@ -49,6 +50,7 @@ impl Nodes {
                 reported,
                 node.leads.to_string(),
                 node.attends.to_string(),
+                if node.is_drained { "drained" } else { "" }.to_owned(),
             ]);
         }
         output::line(&table.trim_fmt())?;

@@ -221,7 +221,7 @@ fn object(name: &str, reached: &PartialRead<Counts>) -> String {
     format!("{}\n", output::json(&serde_json::Value::from(object)))
 }
 
-fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 29] {
+fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 30] {
     [
         ("scheduled", stats.scheduled, "wait for their due time"),
         ("due", stats.due, "of these, past their due time"),
@@ -244,6 +244,11 @@ fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 29] {
             "age of the oldest due message that no worker has claimed",
         ),
         ("nodes", stats.nodes, "live workers"),
+        (
+            "drained_nodes",
+            stats.drained_nodes,
+            "of these, workers that an operator drained: they take nothing new",
+        ),
         (
             "parked_ms",
             stats.parked_ms,

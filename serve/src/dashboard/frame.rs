@@ -317,6 +317,16 @@ const DONE: &[(&str, &str)] = &[
     ("no_queue", "There is no queue of this name."),
     ("begun", "The operation has begun."),
     ("stopping", "The operation stops after its step."),
+    (
+        "drained",
+        "The process is drained: it takes nothing new, and ends what it has.",
+    ),
+    ("undrained", "The process takes messages again."),
+    (
+        "drained_in_part",
+        "The process is drained, but not in each queue: in some, 100 workers are drained already.",
+    ),
+    ("no_process", "The process has no live worker any more."),
     ("triggered", "A tick was made."),
     ("schedule_paused", "The schedule is paused."),
     ("schedule_resumed", "The schedule is active again."),

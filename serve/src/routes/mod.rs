@@ -44,6 +44,7 @@ fn groups() -> Vec<Group> {
         Group::new(Right::Read, queues::overviews()),
         Group::new(Right::Read, search::routes()),
         Group::new(Right::Read, processes::routes()),
+        Group::new(Right::Operate, processes::changes()),
         Group::new(Right::Read, doctor::routes()),
         Group::new(Right::Read, session::reads()),
         Group::new(Right::Read, messages::reads()),
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
 
     /// The SHA-256 of the document without its version.
-    const DOCUMENT: &str = "a0b893fa04e09df4b927f50f057bca020f269b2b8defb6bcc592bd1c6741a217";
+    const DOCUMENT: &str = "35f3bf9187c29019649140193ed9b139cb3afebc05f4adeef7baf225bb50c9d4";
 
     #[test]
     fn openapi_document_has_the_expected_checksum() {

@@ -4,21 +4,30 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use dueq::inspect::WorkerProcess;
+use dueq::inspect::{NodeInfo, WorkerProcess};
+use dueq::outcomes::DrainOutcome;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use crate::edge::auth::Principal;
+use crate::edge::body::JsonBody;
 use crate::edge::problem::Problem;
 use crate::wire::workers::Processes;
-use crate::work::Shared;
 use crate::work::poll::View;
+use crate::work::{App, Shared};
 
 /// The longest wait for workers that were never read.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![routes!(list_processes)]
+}
+
+/// The routes that drain and resume a process.
+pub(super) fn changes() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(drain_process), routes!(resume_process)]
 }
 
 /// List the processes with workers
@@ -60,5 +69,118 @@ async fn list_processes(
         processes: processes.map(Into::into).collect(),
         unread,
         age_ms,
+    }))
+}
+
+/// The process that is meant.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct MeantProcess {
+    /// As the list of processes has it.
+    #[schema(min_length = 1, max_length = 64)]
+    host: String,
+    pid: u32,
+}
+
+/// What was done.
+#[derive(Serialize, ToSchema)]
+struct Drained {
+    /// `drained`, `resumed`; or `gone`: the process has no live worker on a queue of the caller.
+    outcome: &'static str,
+    /// The queues of which it takes nothing new, or messages again.
+    queues: Vec<String>,
+    /// Queues in which 100 other workers are drained: there it goes on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    full: Vec<String>,
+}
+
+/// Drain a process
+///
+/// Its workers claim nothing more from the caller's queues. They go on with what they have, extend
+/// and settle it. Their next report tells them, within a second. The drain ends with a resume, and
+/// with the process. A process that serves claims over HTTP gives its consumers no messages.
+#[utoipa::path(
+    post,
+    path = "/v1/processes/drain",
+    tag = "queues",
+    request_body = MeantProcess,
+    responses((status = 200, body = Drained)),
+)]
+async fn drain_process(
+    State(app): State<Shared>,
+    principal: Principal,
+    JsonBody(meant): JsonBody<MeantProcess>,
+) -> Result<Json<Drained>, Problem> {
+    change(&app, &principal, &meant, true).await
+}
+
+/// Resume a drained process
+///
+/// Its workers take messages again after their next report.
+#[utoipa::path(
+    post,
+    path = "/v1/processes/resume",
+    tag = "queues",
+    request_body = MeantProcess,
+    responses((status = 200, body = Drained)),
+)]
+async fn resume_process(
+    State(app): State<Shared>,
+    principal: Principal,
+    JsonBody(meant): JsonBody<MeantProcess>,
+) -> Result<Json<Drained>, Problem> {
+    change(&app, &principal, &meant, false).await
+}
+
+/// Drains or resumes the workers of the process in each queue of the caller. It reads the workers
+/// first, because the poller's may be old.
+async fn change(
+    app: &App,
+    principal: &Principal,
+    meant: &MeantProcess,
+    drains: bool,
+) -> Result<Json<Drained>, Problem> {
+    let snapshot = app.poller.looked().await;
+    snapshot.known_age_ms()?;
+    let is_meant = |node: &NodeInfo| {
+        let told = node.process.as_ref();
+        told.is_some_and(|told| told.host == meant.host && told.pid == meant.pid)
+    };
+    let (mut queues, mut full) = (Vec::new(), Vec::new());
+    let allowed = snapshot.after(None).map(|(name, _)| name.to_string());
+    for name in allowed.filter(|name| principal.may_use(name)) {
+        let queue = app.client.queue(&name)?;
+        let mut nodes = queue.nodes().await?;
+        let ids: Vec<_> = nodes.iter().filter(|node| is_meant(node)).collect();
+        if ids.is_empty() {
+            continue;
+        }
+        let ids: Vec<_> = ids.into_iter().map(|node| node.id.clone()).collect();
+        let outcomes = match drains {
+            true => queue.drain_nodes(&ids).await?,
+            false => queue.resume_nodes(&ids).await?,
+        };
+        for (id, outcome) in ids.iter().zip(&outcomes) {
+            let mut nodes = nodes.iter_mut();
+            if let Some(node) = nodes.find(|node| node.id == *id && *outcome == DrainOutcome::Done)
+            {
+                node.is_drained = drains;
+            }
+        }
+        app.poller.saw_nodes(&name, nodes);
+        match outcomes.contains(&DrainOutcome::Full) {
+            true => full.push(name),
+            false => queues.push(name),
+        }
+    }
+    let outcome = match (queues.is_empty() && full.is_empty(), drains) {
+        (true, _) => "gone",
+        (_, true) => "drained",
+        (_, false) => "resumed",
+    };
+    Ok(Json(Drained {
+        outcome,
+        queues,
+        full,
     }))
 }

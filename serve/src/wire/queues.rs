@@ -137,6 +137,9 @@ pub(crate) struct Queue {
     pub(crate) overdue_ms: u64,
     /// Live workers.
     pub(crate) nodes: u64,
+    /// How many of these workers an operator drained: they take nothing new.
+    #[serde(default)]
+    pub(crate) drained_nodes: u64,
     /// For how long a parked worker may send no beat; 0: none is parked.
     pub(crate) parked_ms: u64,
     /// For how long nothing is claimed; 0: the queue is open.
@@ -240,6 +243,7 @@ impl Queue {
             dead: stats.dead,
             overdue_ms: stats.overdue_ms,
             nodes: stats.nodes,
+            drained_nodes: stats.drained_nodes,
             parked_ms: stats.parked_ms,
             closed_ms: stats.closed_ms,
             pushed: stats.pushed,

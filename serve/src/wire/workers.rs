@@ -29,6 +29,9 @@ pub(crate) struct Node {
     pub(crate) leads: usize,
     /// How many partitions it attends.
     pub(crate) attends: usize,
+    /// Whether an operator drained it: it takes nothing new of this queue.
+    #[serde(default)]
+    pub(crate) drained: bool,
     /// Its process; missing if it did not tell it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) process: Option<ToldProcess>,
@@ -42,6 +45,7 @@ impl From<NodeInfo> for Node {
             parked_ms: node.parked_ms,
             leads: node.leads,
             attends: node.attends,
+            drained: node.is_drained,
             process: node.process.map(ToldProcess::from),
         }
     }
@@ -127,6 +131,9 @@ pub(crate) struct ListedProcess {
     pub(crate) workers: Vec<String>,
     /// The queues that it attends, of those that the caller may use.
     pub(crate) queues: Vec<String>,
+    /// Those of its queues of which it takes nothing new, because an operator drained it.
+    #[serde(default)]
+    pub(crate) drained: Vec<String>,
     /// How many partitions it leads.
     pub(crate) leads: usize,
     /// How long ago it last reported that it lives.
@@ -139,6 +146,7 @@ impl From<dueq::inspect::WorkerProcess> for ListedProcess {
             process: process.info.map(ToldProcess::from),
             workers: process.workers,
             queues: process.queues,
+            drained: process.drained,
             leads: process.leads,
             silent_ms: process.silent_ms,
         }

@@ -59,6 +59,20 @@ impl ProcessInfo {
     }
 }
 
+/// What [`Queue::drain_nodes`](crate::Queue::drain_nodes) or
+/// [`Queue::resume_nodes`](crate::Queue::resume_nodes) did for a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[must_use = "after `Gone` and `Full` nothing was changed"]
+pub enum DrainOutcome {
+    /// It is as asked, perhaps since an earlier call.
+    Done,
+    /// The queue has no live node with this id.
+    Gone,
+    /// 100 other nodes of the queue are drained already.
+    Full,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,6 +17,9 @@ pub struct WorkerProcess {
     pub workers: Vec<String>,
     /// The names of the queues that they attend, sorted.
     pub queues: Vec<String>,
+    /// The names of those queues in which one of its workers is drained, sorted: see
+    /// [`Queue::drain_nodes`](crate::Queue::drain_nodes).
+    pub drained: Vec<String>,
     /// How many partitions of these queues they lead.
     pub leads: usize,
     /// How many milliseconds ago the last beat was; 0 while they have parked all queues.
@@ -43,11 +46,18 @@ impl WorkerProcess {
         type Key = (String, u32, String);
         let mut all: BTreeMap<Key, BTreeMap<String, NodeInfo>> = BTreeMap::new();
         let mut queues: BTreeMap<Key, BTreeSet<String>> = BTreeMap::new();
+        let mut drained: BTreeMap<Key, BTreeSet<String>> = BTreeMap::new();
         for (queue, node) in workers {
             let key = match &node.process {
                 Some(told) => (told.host.clone(), told.pid, String::new()),
                 None => (String::new(), 0, node.id.clone()),
             };
+            if node.is_drained {
+                drained
+                    .entry(key.clone())
+                    .or_default()
+                    .insert(queue.clone());
+            }
             queues.entry(key.clone()).or_default().insert(queue);
             match all.entry(key).or_default().entry(node.id.clone()) {
                 Entry::Vacant(new) => drop(new.insert(node)),
@@ -67,6 +77,11 @@ impl WorkerProcess {
             leads: workers.values().map(|node| node.leads).sum(),
             workers: workers.into_keys().collect(),
             queues: queues
+                .remove(&key)
+                .unwrap_or_default()
+                .into_iter()
+                .collect(),
+            drained: drained
                 .remove(&key)
                 .unwrap_or_default()
                 .into_iter()
@@ -98,7 +113,8 @@ mod tests {
             ("q", node("c", other)),
             ("q", node("d", None)),
         ];
-        let workers = workers.map(|(queue, node)| (queue.to_owned(), node));
+        let mut workers = workers.map(|(queue, node)| (queue.to_owned(), node));
+        workers[1].1.is_drained = true;
         let found = WorkerProcess::group(workers);
         let ids: Vec<_> = found
             .iter()
@@ -111,5 +127,7 @@ mod tests {
             (6, 5, 2_000)
         );
         assert_eq!(found[1].queues, ["q", "r"]);
+        assert_eq!((found[1].drained.len(), found[2].drained.len()), (1, 0));
+        assert_eq!(found[1].drained, ["r"]);
     }
 }

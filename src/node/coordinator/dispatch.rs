@@ -26,7 +26,7 @@ impl Coordinator {
             && let Some(partition) = self.partitions.get_mut(&id)
             && partition.is_attending()
         {
-            if !partition.consumer.is_needed() {
+            if !partition.is_needed() {
                 // `rest` forgets failures, but they must keep counting while look-ups fail.
                 if !partition.lost.must_look_up() {
                     partition.claim.rest();
@@ -102,7 +102,8 @@ impl Coordinator {
         {
             return false;
         }
-        if !partition.claim.is_idle(now) || !partition.is_attending() || partition.room() == 0 {
+        let may_claim = partition.is_attending() && !partition.is_drained;
+        if !partition.claim.is_idle(now) || !may_claim || partition.room() == 0 {
             return false;
         }
         let want = self.want_of(partition, now);
@@ -202,8 +203,8 @@ impl Coordinator {
             let Some(partition) = self.partitions.get_mut(id) else {
                 return false;
             };
-            if partition.claim.is_wanted() && !partition.consumer.is_needed() {
-                // The pulls that wanted the claim have ended.
+            if partition.claim.is_wanted() && !partition.is_needed() {
+                // The pulls that wanted the claim have ended, or the node was drained.
                 if partition.claim.rest() == Some(Wanted::Woken) {
                     unneeded.push(*id);
                 }
@@ -215,7 +216,7 @@ impl Coordinator {
             partition.claim.is_wanted() || partition.is_busy()
         });
         for id in unneeded {
-            // A wake-up token may have come for the pulls that ended.
+            // A wake-up token may have come for that claim.
             self.return_token(id);
         }
     }

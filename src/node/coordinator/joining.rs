@@ -132,6 +132,7 @@ impl Coordinator {
             home,
             partitions: BTreeMap::new(),
             open: 0,
+            is_drained: false,
             removal: None,
             watch: None,
             moved: None,
@@ -184,6 +185,7 @@ impl Coordinator {
             return;
         };
         partition.timers.rank = rank;
+        partition.is_drained = queue.is_drained;
         if phase == Some(Phase::Attending) {
             return;
         }
@@ -255,7 +257,8 @@ impl Coordinator {
         let Some(partition) = self.partitions.get_mut(&id) else {
             return;
         };
-        let is_open = partition.takes_messages();
+        // A batch that waits for handlers gets them, whether further messages are taken or not.
+        let is_open = partition.takes_messages() || partition.consumer.waiting() > 0;
         if std::mem::replace(&mut partition.is_open, is_open) == is_open {
             return;
         }

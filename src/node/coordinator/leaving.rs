@@ -78,7 +78,7 @@ impl Coordinator {
             }
             // Step 2: its handlers and settlements have ended, so the node sends its leave. A beat
             // in flight must not reach Redis after the leave: it would register the node again.
-            Phase::Draining if partition.is_drained() => {
+            Phase::Draining if partition.has_ended() => {
                 if partition.timers.is_in_flight(Action::Beat) {
                     return;
                 }

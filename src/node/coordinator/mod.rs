@@ -4,6 +4,7 @@
 mod claiming;
 mod deputies;
 mod dispatch;
+mod drained;
 mod event;
 mod granting;
 mod joining;
@@ -215,7 +216,11 @@ impl Coordinator {
                         // A claim for the pull is normally under way. The beat helps if there is
                         // none.
                         let is_owed = partition.consumer.must_ask(id);
+                        let of_home = partition.remote.tag().is_home().then_some(partition.queue);
                         self.open(id);
+                        if let Some(queue) = of_home {
+                            self.drain(queue, beat.drained, now);
+                        }
                         if has_ready {
                             self.want(id, now);
                         } else if is_owed {
@@ -295,7 +300,7 @@ impl Coordinator {
         partition.has_beaten = true;
         if matches!(mode, BeatMode::Parked(_)) {
             self.wake_lists.deactivate(id);
-        } else if partition.is_attending() && !may_park {
+        } else if partition.is_attending() && !may_park && !partition.is_drained {
             self.wake_lists.activate(id);
         }
         let presence = mode.presence(standing(partition.timers.rank));

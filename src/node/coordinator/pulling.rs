@@ -12,6 +12,7 @@ use crate::node::coordinator::Coordinator;
 use crate::node::coordinator::event::Reply;
 use crate::node::coordinator::recovered::deliveries;
 use crate::node::state::claim_state::Wanted;
+use crate::node::state::partition::NodePartition;
 use crate::node::state::queue::QueueEntry;
 use crate::protocol::results::claim::Granted;
 
@@ -47,7 +48,9 @@ impl Coordinator {
         let Some(queue) = queue_id.and_then(|id| self.membership.queues.get(id)) else {
             return;
         };
-        let members: BTreeSet<_> = self.attended(queue).map(|partition| partition.id).collect();
+        // While the node is drained, a pull asks nothing, and ends without messages.
+        let members = self.attended(queue).filter(|it| !it.is_drained);
+        let members: BTreeSet<_> = members.map(|partition| partition.id).collect();
         if let Some(pulls) = queue.entry.consumer.pulls() {
             pulls.seen(&members);
         }
@@ -83,7 +86,7 @@ impl Coordinator {
         if self
             .partitions
             .get(&id)
-            .is_some_and(|partition| partition.consumer.is_needed())
+            .is_some_and(NodePartition::is_needed)
         {
             self.want(id, now);
         } else {

@@ -124,7 +124,7 @@ impl Coordinator {
     /// Whether a handler would be free for the queue's messages.
     fn has_free_handlers(&self, queue: &NodeQueue) -> bool {
         let mut members = self.attended(queue);
-        members.any(|partition| self.free_for(partition.id) > 0)
+        members.any(|partition| !partition.is_drained && self.free_for(partition.id) > 0)
     }
 
     /// Takes this node out of the roster, because it takes no more messages of the queue. The node
@@ -188,7 +188,7 @@ impl Coordinator {
         }
         let overdue = self.attended(queue).filter(|partition| {
             partition.timers.is_leader(now)
-                && partition.takes_messages()
+                && partition.delivers()
                 && partition.oldest.waited(now) >= OVERDUE
         });
         overdue.map(|partition| partition.remote.tag()).collect()
@@ -221,10 +221,14 @@ impl Coordinator {
         let interval = watch.watch_interval(fastrand::f64());
         let at = match result {
             Ok(watched) => {
+                let drained = tag.is_home().then_some(watched.drained);
                 watch.watched(tag, &watched, has_free_handlers, now);
                 self.membership.crowd.saw(watch.nodes());
                 self.attend_ranks(queue_id, now);
                 self.compare_epoch(queue_id, tag, watched.header.epoch);
+                if let Some(drained) = drained {
+                    self.drain(queue_id, drained, now);
+                }
                 sent + interval
             }
             Err(error) => {

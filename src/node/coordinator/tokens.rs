@@ -28,14 +28,14 @@ impl Coordinator {
                 // A token shows that the queue is not paused: scripts write none during a pause.
                 partition.resumed();
                 let in_flight = partition.claim.is_in_flight();
-                let is_needed = partition.consumer.is_needed();
+                let is_needed = partition.is_needed();
                 self.open(id);
                 self.collect_ended();
                 if is_needed && (in_flight || self.free_for(id) > 0) {
                     self.want(id, now);
                 } else {
-                    // This node has no free handler or no waiting pull, so it gives the token to
-                    // another node.
+                    // This node has no free handler or no waiting pull, or is drained, so it gives
+                    // the token to another node.
                     self.return_token(id);
                     self.wake_lists.refuse(id);
                 }

@@ -1,6 +1,7 @@
 //! A partition as the node that attends it knows it: the state by the newest replies, and the
 //! actions that follow. Most queues have one partition.
 
+mod attention;
 mod handlers;
 
 use std::sync::Arc;
@@ -63,6 +64,8 @@ pub(crate) struct NodePartition {
     pub(crate) expected: usize,
     pub(crate) oldest: OldestDue,
     pub(crate) phase: Phase,
+    /// Whether an operator has drained the node: it takes nothing new of the queue.
+    pub(crate) is_drained: bool,
     /// What the last beat said about the node.
     pub(crate) last_mode: BeatMode,
     /// For how long the node may send no beat about the partition; `None` if it may not park it.
@@ -124,6 +127,7 @@ impl NodePartition {
             expected: MAX_CLAIM,
             oldest: OldestDue::new(),
             phase: Phase::Attending,
+            is_drained: false,
             last_mode: BeatMode::Listening,
             is_subscribed: false,
             refills: RefillState::default(),
@@ -142,26 +146,6 @@ impl NodePartition {
         self.remote.queue_name()
     }
 
-    /// Called when something shows that the queue is no longer paused.
-    pub(crate) fn resumed(&mut self) {
-        self.seen.is_paused = false;
-    }
-
-    /// Whether the node attends the partition and is not leaving it.
-    pub(crate) fn is_attending(&self) -> bool {
-        matches!(self.phase, Phase::Attending)
-    }
-
-    /// Whether the node may claim messages of the partition.
-    pub(crate) fn takes_messages(&self) -> bool {
-        self.is_attending() && (!self.seen.is_paused || self.consumer.must_ask(self.id))
-    }
-
-    /// Whether the node may use a wake-up token of the partition.
-    pub(crate) fn takes_tokens(&self) -> bool {
-        self.is_attending() && self.consumer.is_needed()
-    }
-
     /// The mode of a beat that is sent now. `is_covered` says whether the blocking pop covers the
     /// wake-up list.
     pub(crate) fn beat_mode(&self, is_covered: bool, now: Instant) -> BeatMode {
@@ -170,7 +154,7 @@ impl NodePartition {
             Some(silence) if !self.is_busy() && self.unpark_at(now).is_none_or(|at| at > now) => {
                 BeatMode::Parked(silence)
             }
-            _ if is_covered || !self.is_subscribed => BeatMode::Listening,
+            _ if is_covered || !self.is_subscribed || self.is_drained => BeatMode::Listening,
             _ => BeatMode::ByNotice,
         }
     }

@@ -42,6 +42,8 @@ pub(crate) struct NodeQueue {
     pub(crate) partitions: BTreeMap<Tag, PartitionId>,
     /// How many of `partitions` may get handlers.
     pub(crate) open: usize,
+    /// Whether an operator has drained the node, by the last reply of the home.
+    pub(crate) is_drained: bool,
     /// Set when the worker gives up the whole queue.
     pub(crate) removal: Option<Removal>,
     /// The watch of the roster; `None` while the queue has one partition.

@@ -156,6 +156,8 @@ pub(crate) struct Beat {
     pub(crate) low_lists: Option<u64>,
     /// The number of the batch that is on its way to another partition.
     pub(crate) moving: Option<u64>,
+    /// Whether an operator drained this node; only the home of the queue says so.
+    pub(crate) drained: bool,
 }
 
 impl Beat {
@@ -171,6 +173,7 @@ impl Beat {
             ready: body.count()?,
             low_lists: body.count().ok(),
             moving: body.text().ok().as_deref().and_then(batch_number),
+            drained: body.integer().is_ok_and(|drained| drained == 1),
         })
     }
 }
@@ -184,6 +187,8 @@ pub(crate) struct Watched {
     pub(crate) nodes: Vec<String>,
     /// The tags of the partitions that asked for help within 2 s.
     pub(crate) help: Vec<String>,
+    /// Whether an operator drained this node; only the home of the queue says so.
+    pub(crate) drained: bool,
 }
 
 impl Watched {
@@ -194,6 +199,7 @@ impl Watched {
             roster,
             nodes: body.texts()?,
             help: body.texts()?,
+            drained: body.integer().is_ok_and(|drained| drained == 1),
             header,
         })
     }

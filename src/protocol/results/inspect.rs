@@ -218,6 +218,7 @@ pub(crate) fn stats(reply: &mut Reply) -> Result<QueueStats, Error> {
             "moving" => &mut stats.moving,
             "recent" => &mut stats.recent,
             "nodes" => &mut stats.nodes,
+            "drained" => &mut stats.drained_nodes,
             "overdue_ms" => &mut stats.overdue_ms,
             "pushed" => &mut stats.pushed,
             "claimed" => &mut stats.claimed,

@@ -1,7 +1,7 @@
 //! Decodes the reply to nodes.
 
 use crate::error::Error;
-use crate::model::process::ProcessInfo;
+use crate::model::process::{DrainOutcome, ProcessInfo};
 use crate::model::stats::NodeInfo;
 use crate::protocol::replies::Reply;
 
@@ -40,6 +40,7 @@ fn live_nodes(reply: &mut Reply) -> Result<Vec<NodeInfo>, Error> {
                 leads: 0,
                 attends,
                 process: None,
+                is_drained: false,
             };
             if attends > 0 {
                 node.parked_ms = item.count()?;
@@ -48,8 +49,22 @@ fn live_nodes(reply: &mut Reply) -> Result<Vec<NodeInfo>, Error> {
                     node.process = ProcessInfo::parse(&item.text()?);
                 }
             }
+            // Missing in the reply of an older Functions library.
+            node.is_drained = !item.is_empty() && item.integer()? == 1;
             nodes.push(node);
         }
     }
     Ok(nodes)
+}
+
+/// The results of a pause or resume of nodes.
+pub(crate) fn drained(mut reply: Reply) -> Result<Vec<DrainOutcome>, Error> {
+    let texts = reply.body.texts()?;
+    let outcome = |text: &String| match text.as_str() {
+        "OK" => Ok(DrainOutcome::Done),
+        "GONE" => Ok(DrainOutcome::Gone),
+        "FULL" => Ok(DrainOutcome::Full),
+        _ => Err(reply.body.unexpected(&format!("{text:?}"))),
+    };
+    texts.iter().map(outcome).collect()
 }

@@ -2,6 +2,7 @@
 
 mod batches;
 mod broken;
+mod drained;
 mod fairness;
 mod handlers;
 #[cfg(feature = "harness")]

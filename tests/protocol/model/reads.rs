@@ -337,6 +337,7 @@ impl World {
             ("reap_after", reap_after.into()),
             ("leader", leader.into()),
         ]);
+        let drained = ("drained", 0_u64.into()); // drains are outside of the model
         let parked = ("parked_until", self.parked_until.unwrap_or(0).into());
         let closed = ("closed_until", self.opens(now).unwrap_or(0).into());
         let full = ("full", usize::from(self.was_full).into());
@@ -344,7 +345,7 @@ impl World {
         let rate = ("rate", rate.into());
         pairs.extend(
             (!self.is_frozen)
-                .then_some([parked, closed, full, rate])
+                .then_some([drained, parked, closed, full, rate])
                 .into_iter()
                 .flatten(),
         );

@@ -62,6 +62,21 @@ fn lease_of_a_killed_worker_is_found_and_ended() -> Result<()> {
         workers["pid"] == worker.0.id() && workers["running"].is_u64(),
         "{workers}"
     );
+    // Drained, it takes nothing new, and `stats` says so.
+    let pid = worker.0.id().to_string();
+    let drained = dueq(&server, &["workers", "--drain", &pid])?;
+    ensure!(drained.out() == "drained q\n", "{}", drained.err());
+    let workers = dueq(&server, &["workers", "q", "--json"])?.json()?;
+    ensure!(workers["drained"] == serde_json::json!(["q"]), "{workers}");
+    let stats = dueq(&server, &["stats", "q"])?.out();
+    ensure!(stats.contains("drained: nothing is claimed"), "{stats}");
+    let resumed = dueq(&server, &["workers", "q", "--resume", &pid, "--json"])?.json()?;
+    ensure!(resumed["outcome"] == "resumed", "{resumed}");
+    let nobody = dueq(&server, &["workers", "--drain", "nobody:1"])?;
+    ensure!(nobody.err().contains("no live process"), "{}", nobody.err());
+    let list = ["ls", "q", "--state", "leased", "--longest", "--json"];
+    let longest = dueq(&server, &list)?.json()?;
+    ensure!(longest["since_ms"] == shown["since_ms"], "{longest}");
     // A live worker may keep a message leased for as long as it wants.
     let (_, lines) = doctor(&server, &["q"])?;
     ensure!(found(&lines).is_empty(), "{lines:?}");

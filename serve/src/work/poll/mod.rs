@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use dueq::Client;
+use dueq::inspect::NodeInfo;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -83,6 +84,11 @@ impl Poller {
             let _ = tokio::time::timeout(patience, is_whole).await;
         }
         shared.fresh(names)
+    }
+
+    /// Keeps the workers of a queue as a call has changed them.
+    pub(crate) fn saw_nodes(&self, name: &str, nodes: Vec<NodeInfo>) {
+        self.0.shared.state().saw_nodes(name, nodes);
     }
 
     /// The current snapshot.

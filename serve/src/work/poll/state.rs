@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dueq::admin::NewQueue;
-use dueq::inspect::PartialRead;
+use dueq::inspect::{NodeInfo, PartialRead};
 use dueq::{Error, QueueStats};
 use tokio::sync::{Notify, watch};
 
@@ -228,6 +228,13 @@ impl State {
         }
         if is_kept {
             self.known.entry(name).or_default().add(value, now);
+        }
+    }
+
+    /// Keeps the workers of a queue that a route has just read, if viewers look at them.
+    pub(super) fn saw_nodes(&mut self, name: &str, nodes: Vec<NodeInfo>) {
+        if let Some(known) = self.known.get_mut(name) {
+            known.add(Value::Nodes(nodes), Instant::now());
         }
     }
 

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use dueq::{Delivery, Due};
 
-use crate::dashboard::look::{look_until, text};
+use crate::dashboard::look::{led, look_until, submit, text};
 use crate::instance::Instance;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,6 +93,21 @@ async fn message_and_process_pages_say_who_has_what_since_when() -> Result<()> {
     let process = format!("/workers/process?host={host}&pid={}", std::process::id());
     let has = |page: &str| page.contains("/queues/orders/messages/1");
     look_until(&instance, &process, has).await?;
+    // Drained by its page, it says so at once; a message that is due then waits.
+    let page = look_until(&instance, &process, |page| page.contains(">Drain<")).await?;
+    assert!(!page.contains(">Resume<"), "{page}");
+    let pid = std::process::id();
+    let body = |action| format!("action={action}&host={host}&pid={pid}");
+    let answer = submit(&instance, None, "/workers/process", &body("drain")).await?;
+    led(&answer, &format!("{process}&did=drained"));
+    let drained = instance.read("GET /v1/processes").await?;
+    assert_eq!(drained["processes"][0]["drained"][0], "orders", "{drained}");
+    let page = look_until(&instance, &process, |page| page.contains(">Resume<")).await?;
+    assert!(!page.contains(">Drain<"), "{page}");
+    assert_eq!(queue.stats().await?.drained_nodes, 1);
+    let answer = submit(&instance, None, "/workers/process", &body("resume")).await?;
+    led(&answer, &format!("{process}&did=undrained"));
+    assert_eq!(queue.stats().await?.drained_nodes, 0);
     let page = look_until(&instance, "/workers/process?host=h&pid=1", |_| true).await?;
     assert!(page.contains("no live worker"), "{page}");
     worker.shutdown().await?;

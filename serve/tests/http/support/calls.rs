@@ -110,6 +110,10 @@ fn fixtures(operation: &str) -> Option<Vec<Fixture>> {
         "begin_operation" => vec![call(More, "", "", "{\"kind\": \"audit\"}")],
         "read_operation" | "stop_operation" | "cancelled_messages" => vec![at(More, "0")],
         "delete_queue" => vec![at(More, "")],
+        // No such process has workers: the call reads them, and changes nothing.
+        "drain_process" | "resume_process" => {
+            vec![call(More, "", "", "{\"host\": \"h\", \"pid\": 1}")]
+        }
         "requeue_message" => vec![at(Memory, "dead")],
         "bury_message" => vec![call(Change, "dead", "", "{\"reason\": \"poison\"}")],
         "end_lease" => vec![call(Change, "held", "", HELD)],

@@ -30,6 +30,7 @@ fn watched(roster: u64, nodes: usize, help: &[Tag]) -> Watched {
         roster,
         nodes: (0..nodes).map(|node| format!("other{node}")).collect(),
         help: help.iter().map(Tag::to_string).collect(),
+        drained: false,
     }
 }
 

@@ -14,7 +14,7 @@ impl NodePartition {
     }
 
     /// Whether the node may leave the partition now: no handler, settlement or claim is left.
-    pub(crate) fn is_drained(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         !self.claim.is_in_flight()
             && !self.lost.must_look_up()
             && !self.is_busy()

@@ -74,6 +74,7 @@ fn beat(sent: Instant, seq: i64, ready: u64, head: Option<Duration>) -> Beat {
         ready,
         low_lists: None,
         moving: None,
+        drained: false,
     }
 }
 

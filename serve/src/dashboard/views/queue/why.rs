@@ -114,6 +114,14 @@ pub(super) fn causes(stats: &Queue, clock: &Clock, word: &str, address: &str) ->
             command: Some(format!("dueq work {word} --exec COMMAND")),
             ..Cause::new("No worker is alive.", "Start one:")
         });
+    } else if stats.drained_nodes >= stats.nodes {
+        causes.push(Cause {
+            command: Some(format!("dueq workers {word} --resume PROCESS")),
+            ..Cause::new(
+                "All live workers are drained: they take nothing new.",
+                "Start another one, or resume a process on its page:",
+            )
+        });
     }
     if causes.is_empty() && is_late(stats) {
         causes.push(of_workers(stats, leased()));
@@ -169,8 +177,8 @@ fn of_workers(stats: &Queue, leased: Option<(String, &'static str)>) -> Cause {
 }
 
 /// The codes of findings that [`causes`] already covers in its own words.
-const NAMED: [&str; 8] = [
-    "paused", "closed", "rate", "full", "overdue", "silent", "parked", "dead",
+const NAMED: [&str; 9] = [
+    "paused", "closed", "rate", "full", "overdue", "drained", "silent", "parked", "dead",
 ];
 
 /// The findings without those that [`causes`] already covers.

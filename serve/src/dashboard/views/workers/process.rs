@@ -2,13 +2,17 @@
 
 use askama::Template;
 use axum::Router;
+use axum::http::Method;
 use axum::routing::get;
 use form_urlencoded::Serializer;
+use serde::Deserialize;
+use serde_json::json;
 
+use crate::dashboard::form::Form;
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Clock, Markup};
-use crate::dashboard::views::answer::{Answer, render};
+use crate::dashboard::views::answer::{Answer, render, see};
 use crate::dashboard::views::each;
 use crate::edge::problem::{Code, Problem};
 use crate::wire::messages::Messages;
@@ -34,6 +38,8 @@ pub(super) struct ProcessRow {
     pub(super) queues: u64,
     pub(super) queue: Option<(String, String)>,
     pub(super) leads: u64,
+    /// That it takes nothing new, and of how many of its queues; `None` if it takes of all.
+    pub(super) drained: Option<String>,
     pub(super) report: String,
 }
 
@@ -54,6 +60,10 @@ struct ProcessPage {
     frame: Frame,
     /// `None`: the process has no live worker.
     row: Option<ProcessRow>,
+    may_operate: bool,
+    /// Whether it takes messages of some of its queues; whether it is drained in some.
+    takes: bool,
+    is_drained: bool,
     host: String,
     pid: String,
     workers: Vec<String>,
@@ -69,15 +79,51 @@ struct ProcessPage {
 }
 
 pub(super) fn routes() -> Router<Shared> {
-    Router::new().route("/workers/process", get(process))
+    Router::new().route("/workers/process", get(process).post(act))
 }
 
 /// The address of the page of a process.
 pub(in crate::dashboard::views) fn address(process: &ToldProcess) -> String {
+    address_of(&process.host, process.pid)
+}
+
+fn address_of(host: &str, pid: u32) -> String {
     let mut params = Serializer::new(String::new());
-    params.append_pair("host", &process.host);
-    params.append_pair("pid", &process.pid.to_string());
+    params.append_pair("host", host);
+    params.append_pair("pid", &pid.to_string());
     format!("/workers/process?{}", params.finish())
+}
+
+/// The answer of `/v1` to a drain or a resume.
+#[derive(Deserialize)]
+struct Changed {
+    outcome: String,
+    #[serde(default)]
+    full: Vec<String>,
+}
+
+/// Drains or resumes the process.
+async fn act(page: Page, form: Form) -> Answer {
+    let invalid = |detail| Problem::new(Code::InvalidInput, detail);
+    let host = form.get("host").unwrap_or_default();
+    let pid: u32 = form
+        .get("pid")
+        .and_then(|pid| pid.parse().ok())
+        .ok_or_else(|| invalid("pid"))?;
+    let address = match form.get("action") {
+        Some("drain") => "/v1/processes/drain",
+        Some("resume") => "/v1/processes/resume",
+        _ => return Err(invalid("the form names no known action").into()),
+    };
+    let body = json!({ "host": host, "pid": pid });
+    let changed: Changed = page.api.send(Method::POST, address, Some(&body)).await?;
+    let did = match changed.outcome.as_str() {
+        "drained" if changed.full.is_empty() => "drained",
+        "drained" => "drained_in_part",
+        "resumed" => "undrained",
+        _ => "no_process",
+    };
+    see(&page.base, &format!("{}&did={did}", address_of(host, pid)))
 }
 
 async fn process(page: Page) -> Answer {
@@ -137,6 +183,11 @@ async fn process(page: Page) -> Answer {
         host: show::text(host),
         pid: show::text(pid),
         row: found.as_ref().map(|it| ProcessRow::new(it, &clock)),
+        may_operate: page.caller().may_operate,
+        takes: found
+            .as_ref()
+            .is_some_and(|it| it.drained.len() < it.queues.len()),
+        is_drained: found.as_ref().is_some_and(|it| !it.drained.is_empty()),
         workers: found
             .iter()
             .flat_map(|it| it.workers.iter().map(|id| show::text(id)))
@@ -172,6 +223,11 @@ impl ProcessRow {
                 _ => None,
             },
             leads: process.leads as u64,
+            drained: match (process.drained.len(), process.queues.len()) {
+                (0, _) => None,
+                (drained, queues) if drained >= queues => Some("drained".to_owned()),
+                (drained, queues) => Some(format!("drained in {drained} of {queues} queues")),
+            },
             report: format!("{} ago", show::duration(process.silent_ms)),
         }
     }

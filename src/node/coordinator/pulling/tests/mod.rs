@@ -31,6 +31,7 @@ fn paused() -> Reply {
         ready: 0,
         low_lists: None,
         moving: None,
+        drained: false,
     };
     Reply::Beat {
         sent: Instant::now(),

@@ -113,6 +113,7 @@ impl Model {
             roster: self.last_roster,
             nodes: (0..others).map(|node| format!("other{node}")).collect(),
             help: Vec::new(),
+            drained: false,
         };
         self.node
             .watched(self.queue, self.now, (Tag::Home, Ok(watched)), self.now);
