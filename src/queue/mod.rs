@@ -6,7 +6,6 @@ mod change;
 mod claim;
 mod declare;
 mod delete;
-mod drain;
 mod end;
 mod held;
 mod inspect;

@@ -109,6 +109,16 @@ fn a_hundred_nodes_are_drained_at_most() -> Result<()> {
             .all(|one| one == "OK")
     );
     ensure!(drain(&mut queue, T0, last)? == ["FULL"]);
+    for verb in ["pause", "resume"] {
+        let all = names.iter().map(|name| (*name).into());
+        for nodes in [
+            words!["nodes"],
+            words!["nodes"].into_iter().chain(all).collect(),
+        ] {
+            let reply = queue.call(verb, T0, nodes)?;
+            ensure!(reply.code() == Some("BADARGS"), "{reply:?}");
+        }
+    }
     ensure!(
         drain(&mut queue, T0, &hundred[..1])? == ["OK"],
         "it is drained already"

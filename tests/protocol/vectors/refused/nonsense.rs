@@ -289,12 +289,7 @@ pub(crate) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
             words!["m"],
             words!["minutes", ""],
         ],
-        "stats" | "nodes" => vec![words![""]],
-        "resume" => vec![
-            words![""],
-            words!["nodes"],
-            [words!["nodes"], many(words!["n"], 101)].concat(),
-        ],
+        "resume" | "stats" | "nodes" => vec![words![""]],
         "pause" => vec![
             words![""],
             words!["0"],
@@ -303,8 +298,6 @@ pub(crate) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
             words!["1e3"],
             words!["3155760000001"],
             words!["1", "1"],
-            words!["nodes"],
-            [words!["nodes"], many(words!["n"], 101)].concat(),
         ],
         "verify" => vec![words![], words!["2"], words!["", ""]],
         "trigger" => vec![
