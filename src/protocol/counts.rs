@@ -36,6 +36,3 @@ pub(crate) const fn items_of(verb: &str) -> usize {
         _ => 128,
     }
 }
-
-/// The most nodes of a queue that may be drained, and that one call names.
-pub(crate) const MAX_DRAINED: usize = 100;

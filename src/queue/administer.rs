@@ -9,13 +9,16 @@ use crate::model::due::MAX_DELAY_MS;
 use crate::model::outcomes::MessageState;
 use crate::model::process::DrainOutcome;
 use crate::partition::Partition;
-use crate::protocol::counts::{MAX_DRAINED, MAX_ITEMS};
+use crate::protocol::counts::MAX_ITEMS;
 use crate::protocol::results::nodes;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
 use crate::queue::steps::Bulk;
 use crate::router::HOME_LIMIT;
 use crate::server::patience::{Repeat, patiently};
+
+/// The most nodes that one call drains or resumes.
+const MAX_DRAINED: usize = 100;
 
 impl<C: Codec> Queue<C> {
     /// Returns whether the queue exists: from its first push, pause or configure until it is

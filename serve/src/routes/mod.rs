@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     /// The SHA-256 of the document without its version.
-    const DOCUMENT: &str = "35f3bf9187c29019649140193ed9b139cb3afebc05f4adeef7baf225bb50c9d4";
+    const DOCUMENT: &str = "0499553d1678642af223a947e7d0ba92e6d81f4228134ac96de35f2b47d0c4b7";
 
     #[test]
     fn openapi_document_has_the_expected_checksum() {
