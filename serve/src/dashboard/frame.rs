@@ -326,6 +326,10 @@ const DONE: &[(&str, &str)] = &[
         "drained_in_part",
         "The process is drained, but not in each queue: in some, 100 workers are drained already.",
     ),
+    (
+        "reached_in_part",
+        "This was done, but Redis did not answer for each queue. Do it again.",
+    ),
     ("no_process", "The process has no live worker any more."),
     ("triggered", "A tick was made."),
     ("schedule_paused", "The schedule is paused."),

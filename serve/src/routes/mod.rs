@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     /// The SHA-256 of the document without its version.
-    const DOCUMENT: &str = "d62966341e7f8c850d05536542fc8988e2b7571b7c7c9b6ce356f1618b8789cc";
+    const DOCUMENT: &str = "00a40e72978e02bfbf396180dab451f9137891edc86ab8a3e96b485fb3731103";
 
     #[test]
     fn openapi_document_has_the_expected_checksum() {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use dueq::Error;
 use dueq::inspect::{NodeInfo, WorkerProcess};
 use dueq::outcomes::DrainOutcome;
 use serde::{Deserialize, Serialize};
@@ -83,7 +84,7 @@ struct MeantProcess {
 }
 
 /// What was done.
-#[derive(Serialize, ToSchema)]
+#[derive(Default, Serialize, ToSchema)]
 struct Drained {
     /// `drained`, `resumed`; or `gone`: the process has no live worker on a queue of the caller.
     outcome: &'static str,
@@ -92,6 +93,9 @@ struct Drained {
     /// Queues in which 100 other workers are drained: there it goes on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     full: Vec<String>,
+    /// Queues that Redis did not answer for, whole or in part: send the call again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreached: Vec<String>,
 }
 
 /// Drain a process
@@ -146,41 +150,60 @@ async fn change(
         let told = node.process.as_ref();
         told.is_some_and(|told| told.host == meant.host && told.pid == meant.pid)
     };
-    let (mut queues, mut full) = (Vec::new(), Vec::new());
+    let mut done = Drained::default();
+    let mut failed = None;
     let allowed = snapshot.after(None).map(|(name, _)| name.to_string());
     for name in allowed.filter(|name| principal.may_use(name)) {
-        let queue = app.client.queue(&name)?;
-        let mut nodes = queue.nodes().await?;
-        let ids: Vec<_> = nodes.iter().filter(|node| is_meant(node)).collect();
-        if ids.is_empty() {
-            continue;
-        }
-        let ids: Vec<_> = ids.into_iter().map(|node| node.id.clone()).collect();
-        let outcomes = match drains {
-            true => queue.drain_nodes(&ids).await?,
-            false => queue.resume_nodes(&ids).await?,
-        };
-        for (id, outcome) in ids.iter().zip(&outcomes) {
-            let mut nodes = nodes.iter_mut();
-            if let Some(node) = nodes.find(|node| node.id == *id && *outcome == DrainOutcome::Done)
-            {
-                node.is_drained = drains;
+        match change_queue(app, &name, is_meant, drains).await {
+            Ok(None) => {}
+            Ok(Some(DrainOutcome::Full)) => done.full.push(name),
+            Ok(Some(_)) => done.queues.push(name),
+            Err(error) => {
+                done.unreached.push(name);
+                failed = failed.or(Some(error));
             }
         }
-        app.poller.saw_nodes(&name, nodes);
-        match outcomes.contains(&DrainOutcome::Full) {
-            true => full.push(name),
-            false => queues.push(name),
-        }
     }
-    let outcome = match (queues.is_empty() && full.is_empty(), drains) {
+    done.outcome = match (done.queues.is_empty() && done.full.is_empty(), drains) {
         (true, _) => "gone",
         (_, true) => "drained",
         (_, false) => "resumed",
     };
-    Ok(Json(Drained {
-        outcome,
-        queues,
-        full,
+    match failed.filter(|_| done.outcome == "gone") {
+        Some(error) => Err(error.into()),
+        None => Ok(Json(done)),
+    }
+}
+
+/// Drains or resumes the workers that are meant in one queue. Returns none if it has none of them.
+async fn change_queue(
+    app: &App,
+    name: &str,
+    is_meant: impl Fn(&NodeInfo) -> bool,
+    drains: bool,
+) -> Result<Option<DrainOutcome>, Error> {
+    let queue = app.client.queue(name)?;
+    let mut nodes = queue.nodes().await?;
+    let ids = nodes.iter().filter(|node| is_meant(node));
+    let ids: Vec<_> = ids.map(|node| node.id.clone()).collect();
+    if ids.is_empty() {
+        return Ok(None);
+    }
+    let outcomes = match drains {
+        true => queue.drain_nodes(&ids).await?,
+        false => queue.resume_nodes(&ids).await?,
+    };
+    for (id, outcome) in ids.iter().zip(&outcomes) {
+        let mut nodes = nodes.iter_mut();
+        if let Some(node) = nodes.find(|node| node.id == *id && *outcome == DrainOutcome::Done) {
+            node.is_drained = drains;
+        }
+    }
+    app.poller.saw_nodes(name, nodes);
+    let is_full = outcomes.contains(&DrainOutcome::Full);
+    Ok(Some(if is_full {
+        DrainOutcome::Full
+    } else {
+        DrainOutcome::Done
     }))
 }

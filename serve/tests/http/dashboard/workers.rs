@@ -108,6 +108,16 @@ async fn message_and_process_pages_say_who_has_what_since_when() -> Result<()> {
     let answer = submit(&instance, None, "/workers/process", &body("resume")).await?;
     led(&answer, &format!("{process}&did=undrained"));
     assert_eq!(queue.stats().await?.drained_nodes, 0);
+    // A queue that cannot be read keeps no other from being drained.
+    instance.client.queue("broken")?.push("").await?;
+    look_until(&instance, "/", |page| page.contains("/queues/broken")).await?;
+    instance.redis.command(&["DEL", "dueq:{broken}:nodes"])?;
+    instance
+        .redis
+        .command(&["SET", "dueq:{broken}:nodes", "x"])?;
+    let answer = submit(&instance, None, "/workers/process", &body("drain")).await?;
+    led(&answer, &format!("{process}&did=reached_in_part"));
+    assert_eq!(queue.stats().await?.drained_nodes, 1);
     let page = look_until(&instance, "/workers/process?host=h&pid=1", |_| true).await?;
     assert!(page.contains("no live worker"), "{page}");
     worker.shutdown().await?;

@@ -100,6 +100,8 @@ struct Changed {
     outcome: String,
     #[serde(default)]
     full: Vec<String>,
+    #[serde(default)]
+    unreached: Vec<String>,
 }
 
 /// Drains or resumes the process.
@@ -118,6 +120,7 @@ async fn act(page: Page, form: Form) -> Answer {
     let body = json!({ "host": host, "pid": pid });
     let changed: Changed = page.api.send(Method::POST, address, Some(&body)).await?;
     let did = match changed.outcome.as_str() {
+        _ if !changed.unreached.is_empty() => "reached_in_part",
         "drained" if changed.full.is_empty() => "drained",
         "drained" => "drained_in_part",
         "resumed" => "undrained",
