@@ -220,9 +220,7 @@ class Node:
     def leads(self) -> bool:
         return monotonic() < self._leads_until
 
-    def _head_is(
-        self, head_ms: int | None, *, beat: bool = False, heard: bool = False, sent: float = math.inf
-    ) -> None:
+    def _head_is(self, head_ms: int | None, *, beat: bool = False, heard: bool = False, sent: float = math.inf) -> None:
         # A leader that has promoted its head lives. A reply may be older than the notice that came before it.
         if not self.leads and sent > self._heard_at:
             self._promote.clear()
