@@ -29,5 +29,9 @@ async function record(delivery) {
 }
 
 if (role === "push") await push();
-else await client.worker().queue(queue, record, { concurrency: 32, lease: Number(process.env.LEASE_MS) }).run();
+else
+  await client
+    .worker()
+    .queue(queue, record, { concurrency: 32, lease: Number(process.env.LEASE_MS) })
+    .run();
 await client.close();

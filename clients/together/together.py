@@ -1,4 +1,6 @@
-"""All languages push to one queue and work on it at once, and one worker is killed (-9) every second.
+"""All languages push to one queue and work on it at once, while its partitions change.
+
+Every second one of the workers is killed (-9) and started again.
 
 usage: together.py [MESSAGES] < COMMANDS     (20,000 without a number; REDIS_URL names an empty server)
 COMMANDS has a line for each language: its name, and the program that takes `push QUEUE FILE` and `work QUEUE`.
@@ -26,6 +28,8 @@ from check import Message, Run, judge, runs_of
 QUEUE = "together"
 LEASE_MS = 4_000
 A_SECOND = 900
+CHANGE_AT = 5
+"""The second in which the queue begins to get three partitions, whose ids every language must find."""
 LIMIT = 60.0
 """How long after the last due time everything must be handled."""
 # What each language must pass on as it is. Ids have no control bytes.
@@ -95,23 +99,29 @@ class Workers:
 
 
 def acked(server: redis.Redis) -> int:
-    return int(server.hget(f"dueq:{{{QUEUE}}}:meta", "acked") or 0)
+    return sum(int(server.hget(key, "acked") or 0) for key in server.scan_iter(f"dueq:{{{QUEUE}*}}:meta"))
 
 
 def handled(workers: Workers, commands: dict[str, list[str]], messages: list[Message], folder: Path) -> None:
-    """Pushes all messages, and waits until all are handled."""
-    producers = {}
+    """Pushes all messages, changes the partitions of the queue meanwhile, and waits until all are handled."""
+
+    def start(command: list[str]) -> subprocess.Popen[bytes]:
+        with (folder / "jobs.log").open("ab") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log)
+
+    jobs = {}
     for language, command in commands.items():
         file = folder / f"{language}.ndjson"
         file.write_text("".join(line_of(message) for message in messages if message.language == language))
-        with (folder / f"{language}.log").open("ab") as log:
-            producers[language] = subprocess.Popen([*command, "push", QUEUE, str(file)], stdout=log, stderr=log)
+        jobs[f"producer of {language}"] = start([*command, "push", QUEUE, str(file)])
     server = redis.Redis.from_url(os.environ["REDIS_URL"])
-    for language in itertools.cycle(commands):
+    for second, language in enumerate(itertools.cycle(commands)):
         time.sleep(1)
-        for name, producer in producers.items():
-            assert not producer.poll(), f"the producer of {name} has failed"
-        if acked(server) == len(messages):
+        if second == CHANGE_AT and "rust" in commands:
+            jobs["operator"] = start([os.environ["DUEQ_PROGRAM"], "partitions", QUEUE, "3"])
+        for name, job in jobs.items():
+            assert not job.poll(), f"the {name} has failed"
+        if acked(server) == len(messages) and all(job.poll() == 0 for job in jobs.values()):
             return
         if time.time() * 1_000 > messages[-1].due_ms + LIMIT * 1_000:
             print(f"{acked(server)} of {len(messages)} messages are acked {LIMIT:g} s after the last was due")
