@@ -33,7 +33,7 @@ CHANGE_AT = 5
 LIMIT = 60.0
 """How long after the last due time everything must be handled."""
 # What each language must pass on as it is. Ids have no control bytes.
-IDS = [b"order:%d", "größe 🦀 %d".encode(), b" {%d}/%%00\"'\\ ", b"-%d" + b"x" * 150, b"\xff\xfe%d\x80"]
+IDS = [b"order:%d", "größe 🦀 %d".encode(), b" {%d}/%00\"'\\ ", b"-%d" + b"x" * 150, b"\xff\xfe%d\x80"]
 PAYLOADS = [b"", b"%d", b"\0%d\0", b"\r\n%d\n\n", "🦀 größe %d".encode(), b"\xff\xfe%d\xc3", bytes(range(256)) * 4]
 
 
