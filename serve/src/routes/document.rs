@@ -74,6 +74,7 @@ pub(super) fn completed(document: &utoipa::openapi::OpenApi) -> Value {
     }
     if let Some(Value::Object(schemas)) = document.pointer_mut("/components/schemas") {
         rules::settlements(schemas);
+        rules::listed_payload(schemas);
     }
     extended_problem(&mut document);
     without_null_defaults(&mut document);

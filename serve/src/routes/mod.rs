@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     /// The SHA-256 of the document without its version.
-    const DOCUMENT: &str = "0499553d1678642af223a947e7d0ba92e6d81f4228134ac96de35f2b47d0c4b7";
+    const DOCUMENT: &str = "d62966341e7f8c850d05536542fc8988e2b7571b7c7c9b6ce356f1618b8789cc";
 
     #[test]
     fn openapi_document_has_the_expected_checksum() {

@@ -77,8 +77,8 @@ async fn list_processes(
 #[serde(deny_unknown_fields)]
 struct MeantProcess {
     /// As the list of processes has it.
-    #[schema(min_length = 1, max_length = 64)]
     host: String,
+    #[schema(format = Int64, maximum = 4_294_967_295_u64)]
     pid: u32,
 }
 

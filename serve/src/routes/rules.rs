@@ -91,6 +91,17 @@ pub(super) fn settlements(schemas: &mut Map<String, Value>) {
     schemas.insert("NewSettlement".to_owned(), one);
 }
 
+/// The payload of a listed message is absent unless the call asked for it. The macros say instead
+/// that the message may be null.
+pub(super) fn listed_payload(schemas: &mut Map<String, Value>) {
+    let parts = schemas["ListedMessage"]["allOf"].as_array_mut();
+    for part in parts.into_iter().flatten() {
+        if let Some(payload) = part["oneOf"].get(0).cloned() {
+            *part = any([payload, json!({ "not": is_there("payload_bytes") })]);
+        }
+    }
+}
+
 pub(super) fn without_null(field: &mut Value) {
     if let Some(types) = field.get_mut("type").and_then(Value::as_array_mut) {
         types.retain(|one| one != "null");

@@ -78,7 +78,7 @@ test("selected_messages_are_cancelled", async () => {
   const before = (await site.counts("orders")).cancelled;
   await boxes.nth(0).check();
   await boxes.nth(1).check();
-  await Promise.all([page.waitForNavigation(), page.locator("button[value=cancel]").click()]);
+  await Promise.all([page.waitForNavigation(), page.locator("button[name=action][value=cancel]").click()]);
   assert.equal((await site.counts("orders")).cancelled, before + 2);
 });
 

@@ -23,6 +23,8 @@ use crate::work::operations::filter;
 /// The most messages of a page.
 const MAX_LIMIT: usize = 1_000;
 const LIMIT: usize = 100;
+/// The most messages of a page with payloads.
+const MAX_WITH_PAYLOADS: usize = 100;
 /// The most messages that one call of Redis lists. Listing 1,000 blocked Redis for 3.3 ms (Redis
 /// 7.0.15 on a slow machine, 2026-11-25).
 const OF_CALL: usize = 250;
@@ -54,11 +56,13 @@ pub(super) struct List {
     #[param(max_length = 300)]
     error_text: Option<String>,
     /// Only messages with at least so many failures.
+    #[param(format = Int64, maximum = 4_294_967_295_u64)]
     min_failures: Option<u32>,
     /// Only messages with at least so many crashes.
+    #[param(format = Int64, maximum = 4_294_967_295_u64)]
     min_crashes: Option<u32>,
-    /// Adds the first bytes of each payload, up to so many, if the caller may read payloads; pages of at
-    /// most 100 messages.
+    /// Adds the first bytes of each payload, up to so many, if the caller may read payloads. Such a page has
+    /// at most 100 messages, whatever `limit` says.
     #[param(minimum = 1, maximum = 1_000)]
     payload_bytes: Option<usize>,
     /// Where the page before ended: take the address `next`.
@@ -251,19 +255,18 @@ impl List {
 
     fn limit(&self) -> Result<usize, Problem> {
         let (limit, most) = (self.limit.unwrap_or(LIMIT), self.payload_bytes);
-        let (max, what) = match most {
-            Some(_) => (LIMIT, "messages with payloads"),
-            None => (MAX_LIMIT, "messages"),
-        };
-        if !(1..=max).contains(&limit) {
-            let detail = format!("limit: {limit}; a page has 1 to {max} {what}");
+        if !(1..=MAX_LIMIT).contains(&limit) {
+            let detail = format!("limit: {limit}; a page has 1 to {MAX_LIMIT} messages");
             return Err(Problem::new(Code::InvalidInput, detail));
         }
         if most.is_some_and(|most| !(1..=MAX_PREVIEW).contains(&most)) {
             let detail = format!("payload_bytes: write 1 to {MAX_PREVIEW}");
             return Err(Problem::new(Code::InvalidInput, detail));
         }
-        Ok(limit)
+        Ok(match most {
+            Some(_) => limit.min(MAX_WITH_PAYLOADS),
+            None => limit,
+        })
     }
 
     fn filter(&self) -> Result<Filter, Problem> {

@@ -62,8 +62,10 @@ pub(crate) struct Request {
     #[schema(max_length = 300)]
     error_text: Option<String>,
     /// Only messages with at least so many failures; likewise.
+    #[schema(format = Int64, maximum = 4_294_967_295_u64)]
     min_failures: Option<u32>,
     /// Only messages with at least so many crashes; likewise.
+    #[schema(format = Int64, maximum = 4_294_967_295_u64)]
     min_crashes: Option<u32>,
     /// It ends after so many changed messages; likewise. To try it with one first.
     #[schema(minimum = 1)]
