@@ -79,7 +79,10 @@ async fn act(mut page: Page, form: Form) -> Answer {
             page.fields = Fields::typed(form.pairs());
             return show(page, Some(preview)).await;
         }
-        (Ok(made), _) => push(&page, &made).await,
+        (Ok(made), _) => match still_waits(&page).await {
+            Ok(()) => push(&page, &made).await,
+            Err(failure) => Err(failure),
+        },
         (Err(problem), _) => Err(problem.into()),
     };
     match sent {
@@ -149,6 +152,21 @@ async fn copy(page: &Page, id: &str, is_edit: bool) -> Result<Copied, Failure> {
     Ok(copied)
 }
 
+/// Refuses an edit of a message that waits no more: its push would deliver it once more. A message
+/// that ends between this look and the push is pushed again.
+async fn still_waits(page: &Page) -> Result<(), Failure> {
+    let Some(id) = page.param("edit") else {
+        return Ok(());
+    };
+    let copied = copy(page, id, true).await?;
+    let (code, why) = match copied.problem {
+        Some(problem) => (Code::InvalidInput, problem),
+        None if copied.when.is_empty() => (Code::Leased, "it waits no more"),
+        None => return Ok(()),
+    };
+    Err(Problem::new(code, format!("the message was not replaced: {why}")).into())
+}
+
 /// A message of the form: the body of its push, its id, and the same for a shell.
 struct Made {
     id: Option<Vec<u8>>,
@@ -183,7 +201,8 @@ fn message(page: &Page, form: &Form) -> Result<Made, Problem> {
         words.push(format!("--max-attempts={most}"));
         body["max_attempts"] = most.into();
     }
-    if form.get("replace") == Some("true") {
+    let edited = page.param("edit").map(read_id).transpose()?;
+    if edited.is_some() && edited == id {
         words.push("--on-conflict=replace".to_owned());
         body["on_conflict"] = "replace".into();
     }

@@ -69,7 +69,7 @@ async fn edit_replaces_the_message_and_clone_leaves_it() -> Result<()> {
     );
     let edit = look(&instance, &format!("{AT}?edit=1")).await?.body;
     assert!(edit.contains("value=\"2033-05-18T03:33:20Z\""), "{edit}");
-    let form = "payload=new&id=1&when=2033-05-18T03%3A33%3A20Z&replace=true&action=push";
+    let form = "payload=new&id=1&when=2033-05-18T03%3A33%3A20Z&action=push";
     let replaced = submit(&instance, None, &format!("{AT}?edit=1"), form).await?;
     led(&replaced, "/queues/orders/messages/1?did=replaced");
     let stored = queue.get("1").await?.context("the message")?;
@@ -84,6 +84,31 @@ async fn edit_replaces_the_message_and_clone_leaves_it() -> Result<()> {
         .await?;
     let binary = look(&instance, &format!("{AT}?from=binary")).await?.body;
     assert!(binary.contains("its payload is no text"), "{binary}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn edit_is_refused_once_it_would_deliver_twice_or_lose() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    let edit = async |id: &str| {
+        let form = format!("payload=new&id={id}&when=48h&action=push");
+        submit(&instance, None, &format!("{AT}?edit={id}"), &form).await
+    };
+    queue.push("").id("handled").await?;
+    for delivery in queue.claim(1, Duration::from_secs(60)).await? {
+        assert_eq!(edit("handled").await?.status, 409, "a handler has it");
+        assert_eq!(delivery.ack().await?, dueq::outcomes::SettleOutcome::Done);
+    }
+    assert_eq!(edit("handled").await?.status, 404);
+    assert!(queue.get("handled").await?.is_none(), "not pushed again");
+    let late = Duration::from_secs(60);
+    queue.push([0xff_u8]).id("binary").delay(late).await?;
+    let page = look(&instance, &format!("{AT}?edit=binary")).await?.body;
+    assert!(!page.contains("Replace the message"), "{page}");
+    assert_eq!(edit("binary").await?.status, 400);
+    let kept = queue.get("binary").await?.context("the message")?;
+    assert_eq!(kept.payload, [0xff]);
     Ok(())
 }
 
