@@ -105,6 +105,7 @@ type node struct {
 	wanted, claiming bool // it should claim as soon as a handler is free; it does so
 	newest           *reply
 	leadsUntil       time.Duration
+	heardAt          time.Duration // when the last notice came
 	nodes            int64
 	reapAfterMs      int64
 	promote, reap    *alarm
@@ -266,7 +267,7 @@ func (n *node) saw(read *reply, isBeat bool) {
 	if read.paused {
 		n.promote.clear()
 	} else {
-		n.headIs(read.headMs, isBeat, false)
+		n.headIs(read.headMs, read.sent, isBeat, false)
 	}
 	if read.deadlineMs != nil {
 		n.reap.arm(n.reapAt(*read.deadlineMs))
@@ -284,9 +285,10 @@ func (n *node) promoteAt(headMs int64) time.Duration {
 func (n *node) leads() bool { return mono() < n.leadsUntil }
 
 // headIs arms the promotion. The caller holds the lock.
-func (n *node) headIs(headMs *int64, isBeat, isHeard bool) {
-	if !n.leads() {
-		n.promote.clear() // a leader that has promoted its head lives
+func (n *node) headIs(headMs *int64, sent time.Duration, isBeat, isHeard bool) {
+	// A leader that has promoted its head lives. A reply may be older than the notice that came before it.
+	if !n.leads() && sent >= n.heardAt {
+		n.promote.clear()
 	}
 	if headMs == nil {
 		return
@@ -510,16 +512,17 @@ func (n *node) notices(ctx context.Context) {
 func (n *node) heard(notice *string) {
 	n.lock.Lock()
 	defer n.lock.Unlock()
+	n.heardAt = mono()
 	switch {
 	case notice == nil:
 		notify(n.beatNow) // what was published before was missed
 	case *notice == "":
-		n.headIs(nil, false, true)
+		n.headIs(nil, n.heardAt, false, true)
 	case n.newest != nil && n.newest.incarnation == "":
 		notify(n.beatNow) // a new queue, which has no leader yet
 	case n.partition.clockIsKnown():
 		if headMs := decimal(*notice); headMs != nil {
-			n.headIs(headMs, false, true)
+			n.headIs(headMs, n.heardAt, false, true)
 		}
 	}
 }

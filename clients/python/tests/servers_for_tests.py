@@ -94,15 +94,14 @@ class RedisServer:
 class Proxy:
     """Passes bytes to a server. `lose` cuts the next connection whose call matches, once the server has replied.
 
-    With `hold` new connections then wait for `resume`, so that a test can act before the repetition.
+    With `hold` new connections are then refused until `resume`, so that a test can act before the repetition begins.
     """
 
     def __init__(self, target: int) -> None:
         self._target = target
         self._lose: Callable[[bytes], bool] | None = None
         self.lost = asyncio.Event()
-        self._open = asyncio.Event()
-        self._open.set()
+        self._holds = False
         self._server: asyncio.Server | None = None
         self._pipes: set[asyncio.Task[None]] = set()
 
@@ -125,17 +124,18 @@ class Proxy:
     def lose(self, matches: Callable[[bytes], bool], *, hold: bool = False) -> None:
         self._lose = matches
         self.lost.clear()
-        if hold:
-            self._open.clear()
+        self._holds = hold
 
     def resume(self) -> None:
-        self._open.set()
+        self._holds = False
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._holds:
+            writer.close()
+            return
         task = asyncio.current_task()
         assert task is not None
         self._pipes.add(task)
-        await self._open.wait()
         server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._target)
         is_lost = False
 

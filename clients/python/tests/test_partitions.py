@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from servers_for_tests import RedisServer
-from test_consumer import running, until
+from test_consumer import LIMIT, running, until
 
 import dueq
 from dueq import CancelOutcome, Delivery, Message, PushOutcome, Settlement
@@ -116,6 +116,32 @@ def test_a_cluster_is_served_also_while_a_slot_moves(cluster: list[RedisServer])
                 await client.queue("q0").push("", id="q0:after", delay=0.1)
                 await until(lambda: len(runs) == 601)
             assert set(runs.values()) == {1}
+
+    asyncio.run(main())
+
+
+def test_the_url_of_one_node_serves_its_whole_cluster(cluster: list[RedisServer]) -> None:
+    async def main() -> None:
+        await until(lambda: all(is_ready(server) for server in cluster))
+        ran = asyncio.Semaphore(0)
+
+        async def handle(delivery: Delivery) -> None:
+            ran.release()
+
+        async with dueq.connect(cluster[1].url) as client:
+            queues = [client.queue(f"q{n}") for n in range(6)]
+            worker = client.worker()
+            for queue in queues:
+                worker.queue(queue, handle)
+                await queue.push("x", id="a", delay=0.1)
+            async with running(worker):
+                for _ in queues:
+                    await asyncio.wait_for(ran.acquire(), LIMIT)
+        assert all(server.calls("evalsha") for server in cluster)
+        async with dueq.connect(cluster[1].url + "1") as client:
+            with pytest.raises(dueq.DueqError) as caught:
+                await client.queue("q").push("")
+            assert caught.value.applied is dueq.Applied.NO
 
     asyncio.run(main())
 

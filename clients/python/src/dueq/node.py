@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 import zlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -103,6 +104,7 @@ class Node:
         self._tasks: list[asyncio.Task[None]] = []
         self._newest: Reply | None = None
         self._leads_until = 0.0
+        self._heard_at = 0.0
         self._nodes = 1
         self._reap_after_ms = 0
         self._promote = Alarm(self._promote_now, self._spawn)
@@ -209,7 +211,7 @@ class Node:
         if new.paused:
             self._promote.clear()
         else:
-            self._head_is(new.head_ms, beat=beat)
+            self._head_is(new.head_ms, beat=beat, sent=reply.sent)
         if new.deadline_ms is not None:
             at = self.partition.clock.at_ms(max(new.deadline_ms, self._reap_after_ms))
             self._reap.arm(at + self._standby(new.deadline_ms))
@@ -218,9 +220,10 @@ class Node:
     def leads(self) -> bool:
         return monotonic() < self._leads_until
 
-    def _head_is(self, head_ms: int | None, *, beat: bool = False, heard: bool = False) -> None:
-        if not self.leads:
-            self._promote.clear()  # a leader that has promoted its head lives
+    def _head_is(self, head_ms: int | None, *, beat: bool = False, heard: bool = False, sent: float = math.inf) -> None:
+        # A leader that has promoted its head lives. A reply may be older than the notice that came before it.
+        if not self.leads and sent > self._heard_at:
+            self._promote.clear()
         if head_ms is None:
             return
         newest = self._newest
@@ -345,9 +348,13 @@ class Node:
 
     def _heard(self, notice: bytes | None) -> None:
         """A notice: the head became earlier, or is what a promote left. None: the subscription begins."""
+        self._heard_at = monotonic()
+        # What was published before was missed; and a new queue has no leader yet.
+        if notice is None or (self._newest is not None and self._newest.header.incarnation == ""):
+            self._beat_now.set()
         if notice is None:
-            self._beat_now.set()  # what was published before was missed
-        elif not notice:
+            return
+        if not notice:
             self._head_is(None)
         elif notice.isdigit() and self.partition.clock.known:
             self._head_is(int(notice), heard=True)

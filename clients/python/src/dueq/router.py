@@ -12,7 +12,7 @@ from .model import shown
 from .partition import PATIENCE, Partition, Patience
 from .replies import Reply
 from .routes import HOME, PartitionMap, Step
-from .servers import Cluster, Servers, Word
+from .servers import Servers, Word
 
 _MOVING_PAUSE = 0.02
 _SEARCHED_TAGS = 64
@@ -30,7 +30,8 @@ class Router:
         self._partitions: dict[str, Partition] = {}
         self._lanes: dict[tuple[str, str, str], Lane] = {}
         self._refreshing = asyncio.Lock()
-        self._learned = not isinstance(servers, Cluster)
+        self._learned = False
+        self._learning: asyncio.Task[None] | None = None
         self.partition(HOME)  # refuses a bad name now
 
     def partition(self, tag: str) -> Partition:
@@ -193,10 +194,24 @@ class Router:
         return await self._refresh(self.map, None)
 
     async def learn(self) -> None:
-        """Reads the map before the first call, in a cluster also from other partitions if the home is away."""
+        """Reads the map before the first call to a cluster. Callers at the same time share this."""
+        if self._learning is None or self._learning.done():
+            self._learning = asyncio.create_task(self._learn())
+        await asyncio.shield(self._learning)
+
+    async def _learn(self) -> None:
+        try:
+            is_cluster = await self.servers.is_cluster()
+        except DueqError:
+            return  # the call itself meets this error too, and is repeated if it may be
+        if is_cluster:
+            await self._search()
+        self._learned = True
+
+    async def _search(self) -> None:
+        """Reads the map, also from other partitions if the home is away."""
         try:
             await self._refresh(None, None)
-            self._learned = True
             return
         except DueqError as error:
             if error.kind not in (ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT):
@@ -206,7 +221,7 @@ class Router:
             text for text in await asyncio.gather(*reads, return_exceptions=True) if isinstance(text, str) and text
         ]
         maps = [PartitionMap.parse(self.queue, text) for text in texts]
-        self.map, self._learned = max(maps, key=lambda map: map.epoch, default=None), True
+        self.map = max(maps, key=lambda map: map.epoch, default=None)
 
 
 def _is_moving(answer: object) -> bool:

@@ -55,7 +55,14 @@ class Server:
     def __init__(self, pool: ConnectionPool, address: str) -> None:
         self._pool = pool
         self.address = address
-        self._checked = self._closed = False
+        self._checked = self._closed = self._in_cluster = False
+
+    async def is_in_cluster(self) -> bool:
+        """Whether the server says that it belongs to a cluster."""
+        if not self._checked:
+            async with self.connection() as connection:
+                await self._check(connection)
+        return self._in_cluster
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AbstractConnection]:
@@ -124,7 +131,7 @@ class Server:
     async def _check(self, connection: AbstractConnection) -> None:
         """Refuses a server that is too old, or that may evict a queue. Without a right to INFO nothing is checked."""
         try:
-            text = (await self._exchange(connection, "INFO", "server", "memory")).decode()
+            text = (await self._exchange(connection, "INFO", "server", "memory", "cluster")).decode()
         except DueqError as error:
             if error.applied is Applied.UNKNOWN or error.kind is ErrorKind.UNAVAILABLE:
                 # Only INFO may have been applied, and the call itself was not sent.
@@ -138,7 +145,7 @@ class Server:
         elif policy.startswith("allkeys"):
             why = f"its maxmemory-policy {policy} evicts messages: set noeviction"
         else:
-            self._checked = True
+            self._checked, self._in_cluster = True, facts.get("cluster_enabled") == "1"
             return
         raise DueqError(ErrorKind.UNSUPPORTED, Applied.NO, f"redis at {self.address} is refused: {why}")
 
@@ -188,6 +195,9 @@ def _reply_text(error: Exception) -> str:
 class Servers:
     """The servers of one URL. Each key has one server at a time."""
 
+    async def is_cluster(self) -> bool:
+        raise NotImplementedError
+
     async def of_key(self, key: str) -> Server:
         raise NotImplementedError
 
@@ -207,6 +217,9 @@ class OneServer(Servers):
     def __init__(self, server: Server, sentinel: Sentinel | None = None) -> None:
         self._server = server
         self._sentinel = sentinel
+
+    async def is_cluster(self) -> bool:
+        return False
 
     async def of_key(self, key: str) -> Server:
         return self._server
@@ -228,6 +241,9 @@ class Cluster(Servers):
         self._ranges: list[tuple[int, int, Server]] = []
         self._moved: dict[int, Server] = {}
         self._refreshing = asyncio.Lock()
+
+    async def is_cluster(self) -> bool:
+        return True
 
     def _at(self, host: str, port: int) -> Server:
         server = self._servers.get((host, port))
@@ -299,6 +315,34 @@ class Cluster(Servers):
             await server.close()
 
 
+class Unknown(Servers):
+    """The server of a plain URL, which says itself whether it belongs to a cluster."""
+
+    def __init__(self, server: Server, cluster: Cluster) -> None:
+        self._server = server
+        self._one = OneServer(server)
+        self._cluster = cluster
+
+    async def is_cluster(self) -> bool:
+        return await self._server.is_in_cluster()
+
+    async def _found(self) -> Servers:
+        return self._cluster if await self.is_cluster() else self._one
+
+    async def of_key(self, key: str) -> Server:
+        return await (await self._found()).of_key(key)
+
+    async def run(self, verb: str, keys: Sequence[str], arguments: Sequence[Word]) -> Any:
+        return await (await self._found()).run(verb, keys, arguments)
+
+    async def call(self, key: str, *words: Word) -> Any:
+        return await (await self._found()).call(key, *words)
+
+    async def close(self) -> None:
+        await self._one.close()
+        await self._cluster.close()
+
+
 def servers_of(url: str) -> Servers:
     """`redis://`, `rediss://`, `unix://`; `redis+cluster://HOST:PORT,...`; `redis+sentinel://HOST:PORT,.../SERVICE`."""
     scheme, _, rest = url.partition("://")
@@ -311,9 +355,12 @@ def servers_of(url: str) -> Servers:
             pool: ConnectionPool = ConnectionPool.from_url(f"{base}://{rest}", **_settings())
         except ValueError as error:
             raise invalid(f"the URL cannot be read: {error}") from None
-        shown = pool.connection_kwargs
-        address = shown.get("path") or f"{shown.get('host', 'localhost')}:{shown.get('port', 6379)}"
-        return OneServer(Server(pool, address))
+        shared = dict(pool.connection_kwargs)
+        if base == "unix":
+            return OneServer(Server(pool, shared["path"]))
+        host, port = shared.pop("host", "localhost"), shared.pop("port", 6379)
+        cluster = Cluster([(host, port)], {**shared, "connection_class": pool.connection_class})
+        return Unknown(Server(pool, f"{host}:{port}"), cluster)
     rest, _, query = rest.partition("?")
     user, _, hosts = rest.rpartition("@")
     hosts, _, path = hosts.partition("/")
