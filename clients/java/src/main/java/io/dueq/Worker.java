@@ -1,0 +1,6 @@
+package io.dueq;
+
+/** Stub. */
+public final class Worker {
+  Worker(Client client) {}
+}
