@@ -14,10 +14,12 @@ import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
 import java.util.concurrent.CompletionStage;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 /** One connection of Lettuce. It sends what it is given once, in order, and does not connect again. */
 final class Line {
   private final StatefulConnection<byte[], byte[]> connection;
+  private final AtomicBoolean isClosed = new AtomicBoolean();
 
   Line(StatefulConnection<byte[], byte[]> connection) {
     this.connection = connection;
@@ -28,7 +30,9 @@ final class Line {
   }
 
   void close() {
-    connection.closeAsync();
+    if (isClosed.compareAndSet(false, true)) {
+      connection.closeAsync();
+    }
   }
 
   CompletionStage<Object> send(List<?> words) {

@@ -233,6 +233,7 @@ final class Server {
     }
     var line = new Line(opened(redis.connectAsync(ByteArrayCodec.INSTANCE, locate.get())));
     synchronized (lines) {
+      lines.stream().filter(Line::isLost).forEach(Line::close);
       lines.removeIf(Line::isLost);
       lines.add(line);
     }
