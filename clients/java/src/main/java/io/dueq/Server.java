@@ -319,10 +319,8 @@ final class Server {
         + error.getMessage(), null, "", null, error);
   }
 
+  /** From now on no connection is opened. The shutdown of the Redis client closes all. */
   void close() {
     isClosed = true;
-    synchronized (lines) {
-      lines.forEach(Line::close);
-    }
   }
 }
