@@ -27,7 +27,8 @@ class PartitionsTest {
   /** Changes the partitions as an operator does, while the queue is used. */
   private static Process change(String url, int count) throws Exception {
     assumeTrue(Files.isExecutable(Path.of(PROGRAM)), "DUEQ_PROGRAM names no program");
-    return new ProcessBuilder(PROGRAM, "--redis", url, "partitions", "q", String.valueOf(count)).inheritIO().start();
+    return new ProcessBuilder(PROGRAM, "--redis", url, "partitions", "q", String.valueOf(count))
+        .redirectOutput(ProcessBuilder.Redirect.DISCARD).redirectError(ProcessBuilder.Redirect.INHERIT).start();
   }
 
   private static List<Message> messages(String name, int count, long delayMs) {
