@@ -1,5 +1,6 @@
 package io.dueq;
 
+import io.lettuce.core.ClientOptions;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.codec.ByteArrayCodec;
@@ -20,6 +21,11 @@ final class RedisServer implements AutoCloseable {
   static final Path ROOT = Path.of("../..").toAbsolutePath().normalize();
   private static final String PROGRAM = System.getenv("DUEQ_TEST_SERVERS").split(":")[0];
   private static final RedisClient CLIENT = RedisClient.create();
+
+  static {
+    // A line that waits for a reconnection would let the next command wait, too.
+    CLIENT.setOptions(ClientOptions.builder().autoReconnect(false).build());
+  }
 
   final int port;
   private final List<String> options;
