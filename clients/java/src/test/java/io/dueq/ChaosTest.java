@@ -19,7 +19,6 @@ import org.junit.jupiter.api.Timeout;
 /** Processes of workers that are killed while the server is killed and its connections are cut. */
 @Timeout(value = 150, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class ChaosTest {
-  private static final long RUN = TimeUnit.SECONDS.toNanos(14);
   /** The faults, one a second; the kills of workers go round. */
   private static final List<String> FAULTS =
       List.of("worker", "cut", "worker", "server", "worker", "worker", "cut", "server", "worker", "worker");
@@ -42,8 +41,7 @@ class ChaosTest {
       var pushed = 0;
       var faults = 0;
       var killed = 0;
-      var end = System.nanoTime() + RUN;
-      for (var next = System.nanoTime() + TimeUnit.SECONDS.toNanos(3); System.nanoTime() < end; Thread.sleep(40)) {
+      for (var next = System.nanoTime() + TimeUnit.SECONDS.toNanos(3); faults < FAULTS.size(); Thread.sleep(40)) {
         var first = pushed;
         var all = IntStream.range(first, first + 10)
             .mapToObj(n -> Message.of("").id("m" + n).delay(Duration.ofMillis(200))).toList();
@@ -53,7 +51,7 @@ class ChaosTest {
           continue;
         }
         next = System.nanoTime() + TimeUnit.SECONDS.toNanos(1);
-        switch (FAULTS.get(faults % FAULTS.size())) {
+        switch (FAULTS.get(faults)) {
           case "worker" -> {
             workers.get(killed % 3).destroyForcibly().waitFor();
             workers.set(killed % 3, worker(server, file));
@@ -67,7 +65,6 @@ class ChaosTest {
         }
         faults += 1;
       }
-      assertTrue(faults >= 5 && killed >= 3, faults + " faults");
       var total = pushed;
       // What a killed worker had comes back when its lease has run out.
       until(() -> String.valueOf(total).equals(Replies.text(server.command("HGET", "dueq:{q}:meta", "acked"))));
