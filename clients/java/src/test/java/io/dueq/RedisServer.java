@@ -82,9 +82,9 @@ final class RedisServer implements AutoCloseable {
     try {
       if (line == null || line.isLost()) {
         var uri = RedisURI.create("127.0.0.1", port);
-        line = new Line(CLIENT.connectAsync(ByteArrayCodec.INSTANCE, uri).get(5, TimeUnit.SECONDS));
+        line = new Line(CLIENT.connectAsync(ByteArrayCodec.INSTANCE, uri).get(30, TimeUnit.SECONDS));
       }
-      return line.send(List.of(words)).toCompletableFuture().get(5, TimeUnit.SECONDS);
+      return line.send(List.of(words)).toCompletableFuture().get(30, TimeUnit.SECONDS);
     } catch (Exception error) {
       throw new IllegalStateException(error);
     }
