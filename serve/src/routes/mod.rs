@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     /// The SHA-256 of the document without its version.
-    const DOCUMENT: &str = "00a40e72978e02bfbf396180dab451f9137891edc86ab8a3e96b485fb3731103";
+    const DOCUMENT: &str = "b2e7fb77c98c8adb5a4bb8dd9f1991d0cf322cf4446aee2ee7905a1e89aa21ca";
 
     #[test]
     fn openapi_document_has_the_expected_checksum() {

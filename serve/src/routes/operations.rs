@@ -204,7 +204,8 @@ async fn stop_operation(
 
 /// Download what an operation has cancelled
 ///
-/// A line of JSON for each message that a cancel with `state` has cancelled so far. `POST messages`
+/// A line of JSON for each message that a cancel with `state` has cancelled so far; nothing if the
+/// operation is another one. `POST messages`
 /// and `dueq push --ndjson` push them again, with the options that they had; failures and crashes count
 /// from 0. This instance keeps 64 MiB of such lines: new operations drop the oldest ones.
 #[utoipa::path(
@@ -213,7 +214,7 @@ async fn stop_operation(
     tag = "operations",
     responses(
         (status = 200, description = "The messages, one a line", body = String, content_type = "application/x-ndjson", headers(("Content-Disposition" = String, description = "`attachment`"))),
-        (status = 404, description = "This instance does not know the operation, or has no lines of it"),
+        (status = 404, description = "This instance does not know the operation, or dropped its lines"),
     )
 )]
 async fn cancelled_messages(
@@ -223,7 +224,10 @@ async fn cancelled_messages(
 ) -> Result<Response, Problem> {
     let operation = app.operations.get(name.as_str(), &id.0)?;
     let lines = operation.cancelled().ok_or_else(|| {
-        let detail = format!("there are no lines of operation {}: it has cancelled no message by a selection, or newer operations needed the room", operation.id());
+        let detail = format!(
+            "the lines of operation {} were dropped: newer operations needed the room",
+            operation.id()
+        );
         Problem::new(Code::NoSuchOperation, detail)
     })?;
     let headers = [

@@ -63,6 +63,7 @@ codes! {
     OtherSet = "other_set", CONFLICT, "The schedule belongs to another set";
     Stale = "stale", CONFLICT, "A newer revision has declared the set";
     OlderWorkers = "older_workers", CONFLICT, "Live workers are too old for schedules";
+    Partitioned = "partitioned", CONFLICT, "A queue of several partitions has no schedules";
     Overlaps = "overlaps", CONFLICT, "An earlier tick waits or runs";
     TooLarge = "too_large", PAYLOAD_TOO_LARGE, "The body is too large";
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "The body has another type than expected";

@@ -118,7 +118,7 @@ pub(super) struct AppliedSchedules {
     request_body = NewSchedules,
     responses(
         (status = 200, body = AppliedSchedules),
-        (status = 409, description = "A newer revision has declared the set, a schedule belongs to another set, or live workers are too old"),
+        (status = 409, description = "A newer revision has declared the set, a schedule belongs to another set, live workers are too old, or the queue has several partitions"),
         (status = 504),
         (status = 507),
     )
@@ -177,6 +177,9 @@ impl Declaring {
         };
         if error.code() == Some("STALE") {
             return Err(Problem::new(Code::Stale, error.to_string()));
+        }
+        if !error.refused_schedules().is_empty() && queue.partitions().await?.len() > 1 {
+            return Err(Problem::new(Code::Partitioned, error.to_string()));
         }
         // Each schedule that belongs to another set is a reason; five of them suffice.
         for (name, _) in error.refused_schedules().iter().take(5) {

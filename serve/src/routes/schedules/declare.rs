@@ -58,7 +58,7 @@ pub(super) struct Options {
     responses(
         (status = 200, description = "The schedule is changed, or kept as it is; or this was a dry run", body = ScheduleOutcome),
         (status = 201, description = "The schedule is created", body = ScheduleOutcome, headers(("Location" = String, description = "The address of the schedule"))),
-        (status = 409, description = "It belongs to another set, a newer revision has declared the set, or live workers are too old"),
+        (status = 409, description = "It belongs to another set, a newer revision has declared the set, live workers are too old, or the queue has several partitions"),
         (status = 504),
         (status = 507),
     )

@@ -37,6 +37,8 @@ pub(crate) struct Kept {
 struct Lines {
     lines: Vec<Bytes>,
     room: Option<LineRoom>,
+    /// Whether lines were dropped for newer files.
+    is_cut: bool,
 }
 
 impl Rooms {
@@ -101,9 +103,10 @@ impl Kept {
         }
     }
 
-    /// All lines so far.
-    pub(crate) fn lines(&self) -> Vec<Bytes> {
-        self.locked().lines.clone()
+    /// All lines so far; `None` if they were dropped.
+    pub(super) fn lines(&self) -> Option<Vec<Bytes>> {
+        let lines = self.locked();
+        (!lines.is_cut).then(|| lines.lines.clone())
     }
 
     pub(super) fn has_lines(&self) -> bool {
@@ -112,7 +115,11 @@ impl Kept {
 
     /// Drops the lines, for the room of newer files.
     pub(super) fn clear(&self) {
-        *self.locked() = Lines::default();
+        let mut lines = self.locked();
+        *lines = Lines {
+            is_cut: lines.is_cut || !lines.lines.is_empty(),
+            ..Lines::default()
+        };
     }
 
     fn locked(&self) -> MutexGuard<'_, Lines> {

@@ -42,10 +42,13 @@ impl Operation {
         &self.plan
     }
 
-    /// The lines that push the messages again that the operation has cancelled.
+    /// The lines that push the messages again that the operation has cancelled; `None` if they were
+    /// dropped.
     pub(crate) fn cancelled(&self) -> Option<Vec<Bytes>> {
-        let lines = self.kept.as_ref()?.lines();
-        (!lines.is_empty()).then_some(lines)
+        match &self.kept {
+            Some(kept) => kept.lines(),
+            None => Some(Vec::new()),
+        }
     }
 
     pub(crate) fn by(&self) -> &str {

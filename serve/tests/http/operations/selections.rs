@@ -44,7 +44,10 @@ async fn requeue_and_purge_take_what_matches_the_filter() -> Result<()> {
         let end = run(&instance, rest).await?;
         assert_has!(end, { "state": "done", "done": 149, "error_text": "timeout" });
         let none = json!({ "kind": "purge", "state": "dead", "min_crashes": 1 });
-        assert_has!(run(&instance, none).await?, { "state": "done", "done": 0 });
+        let (address, _) = begun(&instance, none).await?;
+        assert_has!(ended(&instance, &address).await?, { "state": "done", "done": 0 });
+        let file = instance.call(&format!("GET {address}/cancelled")).await?;
+        assert!(file.status == 200 && !file.body.contains('{'), "{file:?}");
         let refused =
             json!({ "kind": "purge", "state": "dead", "error_text": "fuse", "pace": 100_000 });
         assert_has!(run(&instance, refused).await?, { "state": "done", "done": 150 });

@@ -239,11 +239,8 @@ async fn queue_that_cannot_have_schedules_refuses_them() -> Result<()> {
     let answer = instance
         .send(&format!("PUT {AT}/sync"), &json!({ "every": "1h" }))
         .await?;
-    assert_eq!(
-        (answer.status, &answer.json()?["applied"]),
-        (400, &json!("no")),
-        "{answer:?}"
-    );
+    assert_refused!(&answer, 409, "partitioned");
+    assert_eq!(answer.json()?["applied"], "no", "{answer:?}");
     assert_eq!(queue.stats().await?.schedules, 0);
     Ok(())
 }
