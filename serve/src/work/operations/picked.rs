@@ -29,6 +29,8 @@ pub(super) struct PickedSteps {
     /// The selected messages that are read and not changed yet.
     found: VecDeque<Vec<u8>>,
     done: u64,
+    /// Requeues whose reply was lost.
+    unknown: u64,
     skipped: Skipped,
 }
 
@@ -69,6 +71,7 @@ impl PickedSteps {
             is_read: false,
             found: VecDeque::new(),
             done: 0,
+            unknown: 0,
             skipped: Skipped::default(),
         }
     }
@@ -118,7 +121,7 @@ impl PickedSteps {
     /// How many messages may still be changed.
     fn left(&self) -> u64 {
         let most = self.change.selection.limit.unwrap_or(u64::MAX);
-        most.saturating_sub(self.done)
+        most.saturating_sub(self.done + self.unknown)
     }
 
     async fn read(&mut self) -> Result<(), Error> {
@@ -160,8 +163,9 @@ impl PickedSteps {
                 }
                 Err(error) => {
                     let is_unknown = error.was_applied() == Applied::Unknown;
-                    if !is_unknown || !self.can_lose_count() {
-                        self.found.push_back(id);
+                    match is_unknown && self.can_lose_count() {
+                        true => self.unknown += 1,
+                        false => self.found.push_back(id),
                     }
                     if is_unknown || failed.is_none() {
                         failed = Some(error);

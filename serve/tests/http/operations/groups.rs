@@ -150,6 +150,21 @@ async fn group_requeue_is_not_repeated_after_a_lost_reply() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn limit_counts_a_requeue_whose_reply_was_lost() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = dead(&instance, 30).await?;
+    let proxy = dueq_testkit::Proxy::start(instance.redis.port())?;
+    let other = Instance::before(&proxy.url()).await?;
+    proxy.cut_reply_of(REQUEUE);
+    let mut body = group("timeout");
+    body["limit"] = json!(1);
+    let end = run(&other, body).await?;
+    assert_has!(end, { "state": "done", "done": 0 });
+    assert_eq!((proxy.cuts(), queue.stats().await?.requeued), (1, 1));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn requeue_from_a_time_leaves_earlier_deaths() -> Result<()> {
     for partitions in [1, 3] {
         let instance = Instance::open().await?;
