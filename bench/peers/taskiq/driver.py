@@ -1,10 +1,11 @@
 """taskiq as dueq-bench drives it. README.md says how it is configured."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 from protocol import Driver, run
 from redis.asyncio import Redis
-from taskiq.api import run_receiver_task
+from taskiq.receiver import Receiver
 from taskiq_redis import RedisStreamBroker
 
 
@@ -30,7 +31,9 @@ class Taskiq(Driver):
 
     async def work(self, concurrency):
         self.broker.is_worker_process = True
-        self.running = asyncio.create_task(run_receiver_task(self.broker, max_async_tasks=concurrency))
+        receiver = Receiver(self.broker, ThreadPoolExecutor(), run_startup=False, max_async_tasks=concurrency)
+        self.finish = asyncio.Event()
+        self.running = asyncio.create_task(receiver.listen(self.finish))
 
     async def acked(self):
         """It acknowledges in the task that has run the handler: all are acknowledged when none is pending."""
@@ -40,8 +43,9 @@ class Taskiq(Driver):
 
     async def close(self):
         if self.running is not None:
-            self.running.cancel()
-            await asyncio.gather(self.running, return_exceptions=True)
+            # Its cancellation may hang.
+            self.finish.set()
+            await asyncio.wait([self.running])
             self.running = None
         await self.broker.shutdown()
 
