@@ -107,6 +107,11 @@ final class RedisServer implements AutoCloseable {
     return found.find() ? Long.parseLong(found.group(1)) : 0;
   }
 
+  long meta(String queue, String field) {
+    var found = command("HGET", "dueq:{" + queue + "}:meta", field);
+    return found == null ? 0 : Long.parseLong(Replies.text(found));
+  }
+
   static void until(Callable<Boolean> holds) throws Exception {
     for (var end = System.nanoTime() + TimeUnit.SECONDS.toNanos(40); !holds.call(); Thread.sleep(5)) {
       if (System.nanoTime() > end) {
