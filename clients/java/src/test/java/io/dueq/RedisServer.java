@@ -33,15 +33,22 @@ final class RedisServer implements AutoCloseable {
   private Process process;
   private Line line;
 
-  private RedisServer(String... options) throws Exception {
+  private RedisServer(List<String> options) throws Exception {
     this.port = freePort();
-    this.options = List.of(options);
+    this.options = options;
     this.folder = Files.createTempDirectory("dueq-java-");
     start();
   }
 
   static RedisServer of(String... options) throws Exception {
-    return new RedisServer(options);
+    // With everysec a busy disk delays the writes, and a kill loses calls that were answered.
+    var all = new ArrayList<>(List.of("--save", "", "--appendonly", "yes", "--appendfsync", "always"));
+    all.addAll(List.of(options));
+    return new RedisServer(all);
+  }
+
+  static RedisServer sentinel(Path file) throws Exception {
+    return new RedisServer(List.of(file.toString(), "--sentinel"));
   }
 
   /** A port whose number + 10,000 is a port too: servers of a cluster use both. */
@@ -60,9 +67,9 @@ final class RedisServer implements AutoCloseable {
   }
 
   void start() throws Exception {
-    var words = new ArrayList<>(List.of(PROGRAM, "--port", String.valueOf(port), "--dir", folder.toString(), "--save", "",
-        "--appendonly", "yes", "--appendfsync", "always"));
-    words.addAll(options);
+    var words = new ArrayList<>(List.of(PROGRAM));
+    words.addAll(options); // the file of a Sentinel comes first
+    words.addAll(List.of("--port", String.valueOf(port), "--dir", folder.toString()));
     process = new ProcessBuilder(words).redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.DISCARD).start();
     until(() -> {
       try {
@@ -87,6 +94,15 @@ final class RedisServer implements AutoCloseable {
       return line.send(List.of(words)).toCompletableFuture().get(30, TimeUnit.SECONDS);
     } catch (Exception error) {
       throw new IllegalStateException(error);
+    }
+  }
+
+  /** The reply as text, also that of an error. */
+  String reply(Object... words) {
+    try {
+      return Replies.text(command(words));
+    } catch (IllegalStateException error) {
+      return error.getMessage();
     }
   }
 
