@@ -200,6 +200,19 @@ class ConsumerTest {
   }
 
   @Test
+  void theMessageOfADeadWorkerComesBackAsACrash() throws Exception {
+    pushAll(1, "m", 0);
+    queue.router.partition("-").call("claim", "", List.of(1, Partition.random(16), 300));
+    var delivered = new CompletableFuture<Delivery>();
+    run(delivery -> {
+      delivered.complete(delivery);
+      return null;
+    }, options());
+    assertEquals(1, delivered.get(15, TimeUnit.SECONDS).crashes());
+    until(() -> meta("acked") == 1);
+  }
+
+  @Test
   void aHandlerWhoseLeaseIsEndedIsInterruptedAndSettlesNothing() throws Exception {
     var interrupted = new CompletableFuture<Boolean>();
     var began = new CountDownLatch(1);
@@ -324,6 +337,7 @@ class ConsumerTest {
       handled.countDown();
       return null;
     }, options());
+    pushAll(1, "later", 3_600_000);
     pushAll(1, "m", 0);
     handled.await();
     Thread.sleep(1_500);
