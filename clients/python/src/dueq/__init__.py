@@ -2,6 +2,7 @@
 
 from .client import Client, Queue
 from .delivery import Delivery, Retry, Settlement
+from .durability import Durability
 from .errors import Applied, DueqError, ErrorKind
 from .model import (
     CancelOutcome,
@@ -30,6 +31,7 @@ __all__ = [
     "Client",
     "Delivery",
     "DueqError",
+    "Durability",
     "EndKind",
     "ErrorKind",
     "Message",

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, Unpack
 from . import client as asyncio_client
 from .consumer import Handler
 from .delivery import Retry
+from .durability import Durability
 from .errors import DueqError, invalid
 from .model import (
     CancelOutcome,
@@ -95,6 +96,9 @@ class Queue:
     @property
     def name(self) -> str:
         return self._queue.name
+
+    def durability(self, durability: Durability | None) -> Queue:
+        return Queue(self._client, self._queue.durability(durability))
 
     def push(self, payload: bytes | str, **options: Unpack[Options]) -> Receipt:
         return self._client.wait_for(self._queue.push(payload, **options))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from . import replies
 from .batches import Answer
+from .durability import Durability
 from .errors import DueqError, invalid
 from .model import (
     CancelOutcome,
@@ -102,13 +103,18 @@ class Client:
 class Queue:
     """One queue. Calls raise `DueqError`; what may be expected is a value."""
 
-    def __init__(self, client: Client, router: Router) -> None:
+    def __init__(self, client: Client, router: Router, durability: Durability | None = None) -> None:
         self.client = client
         self.router = router
+        self._durability = durability
 
     @property
     def name(self) -> str:
         return self.router.queue
+
+    def durability(self, durability: Durability | None) -> Queue:
+        """This queue with calls that wait until replicas or disks have confirmed them; None: the master's memory."""
+        return Queue(self.client, self.router, durability)
 
     async def push(self, payload: bytes | str, **options: Unpack[Options]) -> Receipt:
         """Stores a message. Without `delay` and `due` it is due at once.
@@ -127,7 +133,7 @@ class Queue:
                 continue
             self.client.check()
             items = [(made[at].id, made[at].arguments, made[at].repeatable) for at in places]
-            for at, answer in zip(places, await self.router.items(verb, items), strict=True):
+            for at, answer in zip(places, await self.router.items(verb, items, self._durability), strict=True):
                 try:
                     found[at] = _receipt(made[at], answer)
                 except DueqError as error:
@@ -139,7 +145,11 @@ class Queue:
         self.client.check()
         try:
             answer = await self.router.item(
-                _verb(message), message.id, *message.arguments, repeatable=message.repeatable
+                _verb(message),
+                message.id,
+                *message.arguments,
+                repeatable=message.repeatable,
+                durability=self._durability,
             )
         except DueqError as error:
             raise error.of_message(message.id) from error.__cause__
@@ -191,7 +201,7 @@ class Queue:
     async def _item(self, verb: str, id: bytes, *more: str, repeatable: bool = True) -> replies.Result:
         self.client.check()
         try:
-            answer = await self.router.item(verb, id, id, *more, repeatable=repeatable)
+            answer = await self.router.item(verb, id, id, *more, repeatable=repeatable, durability=self._durability)
         except DueqError as error:
             raise error.of_message(id) from error.__cause__
         return decoded("cancel" if verb == "cancel_dead" else verb, answer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, unquote
@@ -27,7 +27,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeout
 
 from ._scripts import SCRIPTS
+from .durability import Durability
 from .errors import Applied, DueqError, ErrorKind, invalid, of_reply
+from .replies import Reply
 
 RESPONSE_LIMIT = 5.0
 """How long one command may take before its connection is closed."""
@@ -36,6 +38,12 @@ _REDIRECTS = 5
 # Of versions of redis-py that do not keep the code beside the class.
 _CODES: dict[type, str] = {kind: code for code, kind in BaseParser.EXCEPTION_CLASSES.items() if isinstance(kind, type)}
 Word = str | bytes | int
+_PLACEHOLDER = b"\0" + b"-" * 70
+# A full server accepts a write after one that needs no memory, within one script.
+_TOUCH = (
+    "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then "
+    "redis.call('HDEL', KEYS[1], '') redis.call('HSET', KEYS[1], ARGV[1], '') end"
+)
 
 
 def _settings() -> dict[str, Any]:
@@ -56,17 +64,18 @@ class Server:
         self._pool = pool
         self.address = address
         self._checked = self._closed = self._in_cluster = False
+        self._can_wait: set[str] = set()
 
     async def is_in_cluster(self) -> bool:
         """Whether the server says that it belongs to a cluster."""
         if not self._checked:
-            async with self.connection() as connection:
-                await self._check(connection)
+            async with self.connection():
+                pass
         return self._in_cluster
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AbstractConnection]:
-        """A connection to write to and read from."""
+        """A connection to write to and read from. The first call to a server checks it."""
         if self._closed:
             raise invalid("the client is closed: make a new one")
         try:
@@ -74,28 +83,73 @@ class Server:
         except (TimeoutError, RedisError, OSError) as error:
             raise self._unreached(error) from error
         try:
+            if not self._checked:
+                await self._check(connection)
             yield connection
         finally:
             await self._pool.release(connection)
 
     async def call(self, *words: Word, asking: bool = False) -> Any:
         async with self.connection() as connection:
-            if not self._checked:
-                await self._check(connection)
-            if asking:
-                await self._exchange(connection, "ASKING")
-            return await self._exchange(connection, *words)
+            return await self._exchange(connection, *words, asking=asking)
 
     async def run(self, verb: str, keys: Sequence[str], arguments: Sequence[Word], *, asking: bool = False) -> Any:
+        async with self.connection() as connection:
+            return await self._evaluate(connection, verb, keys, arguments, asking)
+
+    async def run_durably(
+        self, verb: str, keys: Sequence[str], arguments: Sequence[Word], durability: Durability, *, asking: bool = False
+    ) -> tuple[Any, str | DueqError]:
+        """Calls a script and waits. Returns its reply, and what has not confirmed it, or the error of the wait.
+
+        WAIT counts the writes of its own connection, so a write that changes nothing comes before it:
+        a script that finds its work done writes nothing, and the first caller may have got no confirmation.
+        """
+        async with self.connection() as connection:
+            if durability.command not in self._can_wait:
+                await self._probe(connection, durability)
+            raw = await self._evaluate(connection, verb, keys, arguments, asking)
+            if Reply.read(verb, raw).header.incarnation == "":
+                return raw, ""  # the queue does not exist, so there is nothing to lose
+            limit = RESPONSE_LIMIT + durability.timeout_ms / 1_000
+            try:
+                await self._exchange(connection, "EVAL", _TOUCH, 1, keys[5], _PLACEHOLDER, asking=asking)
+                return raw, durability.shortfall(await self._exchange(connection, *durability.words(), limit=limit))
+            except DueqError as error:
+                if error.code in ("MOVED", "ASK"):
+                    text = f"the keys are at another node now: {error}"
+                    return raw, DueqError(ErrorKind.UNAVAILABLE, Applied.UNKNOWN, text)
+                return raw, error
+
+    async def _probe(self, connection: AbstractConnection, durability: Durability) -> None:
+        """Refuses a server that cannot wait, before any change."""
+        try:
+            await self._exchange(connection, *durability.words(probe=True))
+        except DueqError as error:
+            detail = error.detail.lower()
+            if "unknown command" in detail:
+                why = "waiting for disks needs WAITAOF: Redis 7.2 or newer, or Valkey"
+            elif "appendonly is disabled" in detail:
+                why = "it keeps no append-only file: CONFIG SET appendonly yes"
+            else:
+                raise error.marked(Applied.NO) from error
+            text = f"redis at {self.address} is not fit: {why}"
+            raise DueqError(ErrorKind.UNSUPPORTED, Applied.NO, text) from error
+        self._can_wait.add(durability.command)
+
+    async def _evaluate(
+        self, connection: AbstractConnection, verb: str, keys: Sequence[str], arguments: Sequence[Word], asking: bool
+    ) -> Any:
         """Calls a script by its hash; loads it where the server does not have it."""
         sha, text = SCRIPTS[verb]
+        words = ("EVALSHA", sha, len(keys), *keys, *arguments)
         try:
-            return await self.call("EVALSHA", sha, len(keys), *keys, *arguments, asking=asking)
+            return await self._exchange(connection, *words, asking=asking)
         except DueqError as error:
             if error.code != "NOSCRIPT":
                 raise
-        await self.call("SCRIPT", "LOAD", text)
-        return await self.call("EVALSHA", sha, len(keys), *keys, *arguments, asking=asking)
+        await self._exchange(connection, "SCRIPT", "LOAD", text)
+        return await self._exchange(connection, *words, asking=asking)
 
     async def listen(self, channel: str, heard: Callable[[bytes | None], None]) -> None:
         """Passes on what is published to a shard channel, and None once it is subscribed. Ends with an error."""
@@ -121,10 +175,21 @@ class Server:
             finally:
                 await connection.disconnect(nowait=True)
 
-    async def _exchange(self, connection: AbstractConnection, *words: Word) -> Any:
+    async def _exchange(
+        self, connection: AbstractConnection, *words: Word, asking: bool = False, limit: float | None = None
+    ) -> Any:
         try:
+            if asking:
+                await connection.send_command("ASKING")
+                await connection.read_response()
             await connection.send_command(*words)
-            return await connection.read_response(disable_decoding=True)
+            if limit is None:
+                return await connection.read_response(disable_decoding=True)
+            answer = await connection.read_response(disable_decoding=True, timeout=limit)
+            if answer is None:  # redis-py raises nothing at a limit that it is given
+                await connection.disconnect(nowait=True)
+                raise RedisTimeout("no answer to the wait")
+            return answer
         except (TimeoutError, RedisError, OSError) as error:
             raise self._failed(error) from error
 
@@ -192,6 +257,10 @@ def _reply_text(error: Exception) -> str:
     return text if text.startswith(code + " ") else f"{code} {text}"
 
 
+Send = Callable[[Server, bool], Awaitable[Any]]
+"""Calls a server, after ASKING if the second argument is true."""
+
+
 class Servers:
     """The servers of one URL. Each key has one server at a time."""
 
@@ -201,11 +270,24 @@ class Servers:
     async def of_key(self, key: str) -> Server:
         raise NotImplementedError
 
+    async def at(self, key: str, send: Send) -> Any:
+        """Sends a call to the server of a key."""
+        return await send(await self.of_key(key), False)
+
     async def run(self, verb: str, keys: Sequence[str], arguments: Sequence[Word]) -> Any:
-        return await (await self.of_key(keys[0])).run(verb, keys, arguments)
+        return await self.at(keys[0], lambda server, asking: server.run(verb, keys, arguments, asking=asking))
+
+    async def run_durably(
+        self, verb: str, keys: Sequence[str], arguments: Sequence[Word], durability: Durability
+    ) -> tuple[Any, str | DueqError]:
+        def send(server: Server, asking: bool) -> Awaitable[Any]:
+            return server.run_durably(verb, keys, arguments, durability, asking=asking)
+
+        answer: tuple[Any, str | DueqError] = await self.at(keys[0], send)
+        return answer
 
     async def call(self, key: str, *words: Word) -> Any:
-        return await (await self.of_key(key)).call(*words)
+        return await self.at(key, lambda server, asking: server.call(*words, asking=asking))
 
     async def close(self) -> None:
         raise NotImplementedError
@@ -263,13 +345,7 @@ class Cluster(Servers):
                 return server
         raise DueqError(ErrorKind.UNAVAILABLE, Applied.NO, f"no master of the cluster serves slot {slot}")
 
-    async def run(self, verb: str, keys: Sequence[str], arguments: Sequence[Word]) -> Any:
-        return await self._follow(keys[0], lambda server, asking: server.run(verb, keys, arguments, asking=asking))
-
-    async def call(self, key: str, *words: Word) -> Any:
-        return await self._follow(key, lambda server, asking: server.call(*words, asking=asking))
-
-    async def _follow(self, key: str, send: Any) -> Any:
+    async def at(self, key: str, send: Send) -> Any:
         server, asking = await self.of_key(key), False
         for _ in range(_REDIRECTS):
             try:
@@ -332,11 +408,8 @@ class Unknown(Servers):
     async def of_key(self, key: str) -> Server:
         return await (await self._found()).of_key(key)
 
-    async def run(self, verb: str, keys: Sequence[str], arguments: Sequence[Word]) -> Any:
-        return await (await self._found()).run(verb, keys, arguments)
-
-    async def call(self, key: str, *words: Word) -> Any:
-        return await (await self._found()).call(key, *words)
+    async def at(self, key: str, send: Send) -> Any:
+        return await (await self._found()).at(key, send)
 
     async def close(self) -> None:
         await self._one.close()
