@@ -63,7 +63,7 @@ def test_a_server_that_cannot_wait_is_refused_before_any_change(server: RedisSer
         server.client.config_set("appendonly", "no")
         async with dueq.connect(server.url) as client:
             queue = client.queue("q").durability(Durability.fsynced(local=True, timeout=1))
-            with pytest.raises(DueqError, match="is not fit: .* (CONFIG SET appendonly yes|needs WAITAOF)") as caught:
+            with pytest.raises(DueqError, match=r"is not fit: .* (CONFIG SET appendonly yes|needs WAITAOF)") as caught:
                 await queue.push("", id="a")
             assert (caught.value.kind, caught.value.applied) == (ErrorKind.UNSUPPORTED, Applied.NO)
             assert server.client.dbsize() == 0

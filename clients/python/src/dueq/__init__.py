@@ -4,6 +4,7 @@ from .client import Client, Queue
 from .delivery import Delivery, Retry, Settlement
 from .durability import Durability
 from .errors import Applied, DueqError, ErrorKind
+from .in_batches import in_batches
 from .model import (
     CancelOutcome,
     EndKind,
@@ -52,6 +53,7 @@ __all__ = [
     "StoredMessage",
     "Worker",
     "connect",
+    "in_batches",
 ]
 
 

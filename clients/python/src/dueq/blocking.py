@@ -14,6 +14,7 @@ from .consumer import Handler
 from .delivery import Retry
 from .durability import Durability
 from .errors import DueqError, invalid
+from .in_batches import InBatches
 from .model import (
     CancelOutcome,
     Id,
@@ -140,7 +141,7 @@ class Worker:
     def queue(
         self,
         queue: Queue | str,
-        handler: Handler,
+        handler: Handler | InBatches,
         *,
         concurrency: int = 16,
         lease: Seconds = 30.0,
