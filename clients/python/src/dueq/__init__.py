@@ -22,6 +22,18 @@ from .model import (
     SettleOutcome,
     StoredMessage,
 )
+from .schedules import (
+    MissedPolicy,
+    OverlapPolicy,
+    Schedule,
+    ScheduleChange,
+    ScheduleChanges,
+    ScheduleHandle,
+    ScheduleInfo,
+    ScheduleSet,
+    ScheduleState,
+    Tick,
+)
 from .worker import Worker
 
 __version__ = "0.1.0"
@@ -38,9 +50,11 @@ __all__ = [
     "Message",
     "MessageEnd",
     "MessageState",
+    "MissedPolicy",
     "OnConflict",
     "OnExpire",
     "Options",
+    "OverlapPolicy",
     "PushOutcome",
     "Queue",
     "Receipt",
@@ -48,9 +62,17 @@ __all__ = [
     "Rescheduled",
     "Retry",
     "RunNowOutcome",
+    "Schedule",
+    "ScheduleChange",
+    "ScheduleChanges",
+    "ScheduleHandle",
+    "ScheduleInfo",
+    "ScheduleSet",
+    "ScheduleState",
     "SettleOutcome",
     "Settlement",
     "StoredMessage",
+    "Tick",
     "Worker",
     "connect",
     "in_batches",

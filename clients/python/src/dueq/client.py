@@ -33,6 +33,8 @@ from .model import (
     unix_ms,
 )
 from .router import Router
+from .routes import HOME
+from .schedules import ScheduleHandle, ScheduleInfo, ScheduleSet, all_schedules
 from .servers import servers_of
 
 if TYPE_CHECKING:
@@ -115,6 +117,19 @@ class Queue:
     def durability(self, durability: Durability | None) -> Queue:
         """This queue with calls that wait until replicas or disks have confirmed them; None: the master's memory."""
         return Queue(self.client, self.router, durability)
+
+    def schedules(self, set: str) -> ScheduleSet:
+        """A set of schedules to declare: all of one owner, such as those of a service."""
+        return ScheduleSet(self.client, self.router, set)
+
+    def schedule(self, name: str) -> ScheduleHandle:
+        """One schedule of this queue."""
+        return ScheduleHandle(self.client, self.router, name)
+
+    async def list_schedules(self) -> list[ScheduleInfo]:
+        """All schedules of this queue, in the order of their sets."""
+        self.client.check()
+        return await all_schedules(self.router.partition(HOME))
 
     async def push(self, payload: bytes | str, **options: Unpack[Options]) -> Receipt:
         """Stores a message. Without `delay` and `due` it is due at once.

@@ -69,6 +69,7 @@ class Granted:
     expires_at_ms: int | None
     cost: int
     snoozes: int
+    is_tick: bool = False
 
 
 def claim(reply: Reply) -> tuple[int, list[Granted]]:
@@ -107,6 +108,7 @@ def _granted(id: bytes, payload: bytes, detail: bytes, queue_limit: int | None) 
         _expiry(words, due_ms),
         _number(words, "cost", 1),
         _number(words, "snoozes", 0),
+        "tick" in words,
     )
 
 
