@@ -5,26 +5,11 @@ import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import {
-  connect,
-  DueqError,
-  Message,
-  Retry,
-  Settlement,
-  type Client,
-  type Delivery,
-  type Queue,
-} from "../src/index.js";
+import { DueqError, Message, Retry, Settlement, type Client, type Delivery } from "../src/index.js";
 import { list, text } from "../src/replies.js";
 import { SCRIPTS } from "../src/scripts.js";
 import { Proxy, RedisServer, until } from "./servers_for_tests.js";
-import { Counter, running } from "./workers_for_tests.js";
-
-/** Runs a test with a client and its queue `q`. Warnings are expected: the tests cause faults. */
-async function withQueue(url: string, use: (queue: Queue, client: Client) => Promise<void>): Promise<void> {
-  const client = connect(url, { log: () => {} });
-  await use(client.queue("q"), client).finally(() => client.close());
-}
+import { Counter, running, withQueue } from "./workers_for_tests.js";
 
 test("messages are handled on time and none early", async () => {
   const server = await RedisServer.start();

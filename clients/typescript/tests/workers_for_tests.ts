@@ -1,6 +1,6 @@
 // Workers that run while a test looks at them.
 import assert from "node:assert/strict";
-import type { Worker } from "../src/index.js";
+import { connect, type Client, type Queue, type Worker } from "../src/index.js";
 import { LIMIT } from "./servers_for_tests.js";
 
 /** Runs a worker until `use` has ended, and checks that it stops. */
@@ -16,6 +16,12 @@ export async function running(worker: Worker, use: () => Promise<void>, grace = 
     await run;
     clearTimeout(late);
   }
+}
+
+/** Runs a test with a client and its queue `q`. Warnings are expected: the tests cause faults. */
+export async function withQueue(url: string, use: (queue: Queue, client: Client) => Promise<void>): Promise<void> {
+  const client = connect(url, { log: () => {} });
+  await use(client.queue("q"), client).finally(() => client.close());
 }
 
 /** How often each name was seen. */
