@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 from servers_for_tests import Proxy, RedisServer
-from test_consumer import until
 
 import dueq
 from dueq import Applied, CancelOutcome, DueqError, Durability, ErrorKind, Message, PushOutcome
@@ -38,9 +37,8 @@ def test_a_change_that_no_replica_has_is_unconfirmed(server: RedisServer) -> Non
 
 def test_a_change_is_confirmed_by_replicas_and_disks(server: RedisServer) -> None:
     async def main() -> None:
-        replica = RedisServer("--replicaof", f"127.0.0.1 {server.port}")
+        replica = server.replica()
         try:
-            await until(lambda: replica.client.info("replication")["master_link_status"] == "up")
             async with Proxy(server.port) as proxy, dueq.connect(proxy.url) as client:
                 queue = client.queue("q")
                 safe = queue.durability(Durability.replicated(1, 10))

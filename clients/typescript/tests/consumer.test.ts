@@ -9,7 +9,7 @@ import { DueqError, Message, Retry, Settlement, type Client, type Delivery } fro
 import { list, text } from "../src/replies.js";
 import { SCRIPTS } from "../src/scripts.js";
 import { Proxy, RedisServer, until } from "./servers_for_tests.js";
-import { Counter, running, withQueue } from "./workers_for_tests.js";
+import { Counter, latenessNow, median, running, withQueue } from "./workers_for_tests.js";
 
 test("messages are handled on time and none early", async () => {
   const server = await RedisServer.start();
@@ -17,36 +17,40 @@ test("messages are handled on time and none early", async () => {
   await server.command("CONFIG", "SET", "appendfsync", "everysec");
   await withQueue(server.url, async (queue, client) => {
     const late: number[] = [];
+    let machine = 0;
     const handle = (delivery: Delivery): void => {
       late.push(Date.now() - delivery.dueMs);
       assert.equal(delivery.text, delivery.id);
     };
     await running(client.worker().queue(queue, handle), async () => {
-      const messages = Array.from({ length: 200 }, (_, n) => new Message(`m${n}`, { id: `m${n}`, delay: 200 + n * 5 }));
-      await queue.pushMany(messages);
-      await until(async () => (await server.meta("q", "acked")) === 200);
+      const delays = Array.from({ length: 200 }, (_, n) => 200 + n * 5);
+      await queue.pushMany(delays.map((delay, n) => new Message(`m${n}`, { id: `m${n}`, delay })));
+      [machine] = await Promise.all([
+        latenessNow(server, delays),
+        until(async () => (await server.meta("q", "acked")) === 200),
+      ]);
     });
-    late.sort((a, b) => a - b);
-    assert(late[0] >= 0, `${late[0]} ms early`);
-    assert(late[100] < 100, `${late[100]} ms`); // a poll would be later; the machine of a test may be busy
+    assert(Math.min(...late) >= 0, `${Math.min(...late)} ms early`);
+    assert(median(late) < 100 + 4 * machine, `${median(late)} ms, the machine ${machine} ms`); // a poll would be later
   });
 });
 
 test("a notice tells of a message between two beats", async () => {
   const server = await RedisServer.start();
   await withQueue(server.url, async (queue, client) => {
-    const late: number[] = [];
+    const [late, machine]: [number[], number[]] = [[], []];
     const handle = (delivery: Delivery) => void late.push(Date.now() - delivery.dueMs);
     await queue.push("", { delay: 3_600_000 });
     await running(client.worker().queue(queue, handle), async () => {
       await until(async () => (await server.command("PUBSUB", "SHARDCHANNELS")).length === 1);
       for (let count = 1; count <= 9; count += 1) {
         await queue.push("", { delay: 50 });
+        machine.push(await latenessNow(server, [50]));
         await until(() => late.length === count);
       }
     });
-    late.sort((a, b) => a - b);
-    assert(late[4] < 50, `${late[4]} ms`); // most of the beats, each 0.9 s, would be later
+    // Most of the beats, each 0.9 s, would be later.
+    assert(median(late) < 100 + 4 * median(machine), `${median(late)} ms, the machine ${median(machine)} ms`);
   });
 });
 
@@ -373,11 +377,15 @@ test("an idle worker only beats and waits", async () => {
       async () => {
         await sleep(1_000);
         const [calls, pops] = [await server.calls("evalsha"), await server.calls("blpop")];
+        const began = performance.now();
         await queue.push("", { delay: 2_000 });
         await sleep(3_000);
-        // A beat each 0.9 s; the push, and when it is due and not before, its claim, a last one, and its ack.
-        assert((await server.calls("evalsha")) - calls <= 9);
-        assert((await server.calls("blpop")) - pops <= 6);
+        const [scripts, waits] = [(await server.calls("evalsha")) - calls, (await server.calls("blpop")) - pops];
+        const seconds = (performance.now() - began) / 1_000;
+        // A beat each 0.9 s; the push, and when it is due, its claim, a last one, and its ack. A busy machine estimates
+        // the server's clock worse, and so claims a moment too early some times: a poll would do so hundreds of times.
+        assert(scripts <= Math.ceil(seconds / 0.9) + 15, `${scripts} calls in ${seconds} s`);
+        assert(waits <= Math.ceil(seconds) + 3, `${waits} waits in ${seconds} s`);
       },
     );
   });
