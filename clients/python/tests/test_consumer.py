@@ -446,6 +446,32 @@ def test_an_idle_worker_only_beats_and_waits(server: RedisServer) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_clock_that_is_an_hour_off_makes_nothing_early_or_late(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    real, off = time.time, hours * 3_600
+    monkeypatch.setattr("time.time", lambda: real() + off)
+    monkeypatch.setattr("time.time_ns", lambda: int((real() + off) * 1e9))
+
+    async def main() -> None:
+        late: asyncio.Queue[float] = asyncio.Queue()
+
+        async def handle(delivery: Delivery) -> None:
+            late.put_nowait(real() - delivery.due_ms / 1_000)
+
+        async with dueq.connect(server.url) as client:
+            queue = client.queue("q")
+            worker = client.worker().queue(queue, handle)
+            async with running(worker):
+                await queue.push("", delay=0.3)
+                assert 0 <= await asyncio.wait_for(late.get(), LIMIT) < 30
+                with pytest.raises(DueqError, match="make a new one"):
+                    await worker.run()
+
+    asyncio.run(main())
+
+
 def test_two_workers_share_the_messages_and_take_over(server: RedisServer) -> None:
     async def main() -> None:
         by: Counter[str] = Counter()

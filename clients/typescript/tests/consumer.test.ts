@@ -391,6 +391,24 @@ test("an idle worker only beats and waits", async () => {
   });
 });
 
+test("a clock that is an hour off makes nothing early or late", async (context) => {
+  const server = await RedisServer.start();
+  const real = Date.now;
+  for (const hours of [-1, 1]) {
+    context.mock.method(Date, "now", () => real() + hours * 3_600_000);
+    await withQueue(server.url, async (queue, client) => {
+      const late: number[] = [];
+      const handle = ({ dueMs }: Delivery) => void late.push(real() - dueMs);
+      await running(client.worker().queue(queue, handle), async () => {
+        await queue.push("", { delay: 300 });
+        await until(() => late.length);
+      });
+      assert(late[0] >= 0 && late[0] < 30_000, `${late[0]} ms`);
+    });
+    context.mock.restoreAll();
+  }
+});
+
 test("two workers share the messages and take over", async () => {
   const server = await RedisServer.start();
   await withQueue(server.url, (queue, one) =>
