@@ -82,10 +82,11 @@ def test_no_more_batches_run_than_the_concurrency_and_a_stop_closes_the_open_one
         async with dueq.connect(server.url) as client:
             queue = client.queue("q")
             await queue.push_many(Message("") for _ in range(40))
-            async with running(client.worker().queue(queue, in_batches(4, 10, handle), concurrency=2)):
+            worker = client.worker().queue(queue, in_batches(4, 10, handle), concurrency=2)
+            async with running(worker):
                 await until(lambda: server.meta("q", "acked") == 40)
                 await queue.push("", id="last")
-                await until(lambda: server.meta("q", "claimed") == 41)
+                await until(lambda: worker._consumers[0].running == 1)  # it waits in the open batch
             assert most == 2
             assert server.meta("q", "acked") == 41
 

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Consumer } from "../src/consumer.js";
 import { inBatches, Message, Retry, Settlement, type Delivery } from "../src/index.js";
 import { RedisServer, until } from "./servers_for_tests.js";
 import { running, withQueue } from "./workers_for_tests.js";
@@ -65,10 +66,12 @@ test("no more batches run than the concurrency, and a stop closes the open one",
       now -= 1;
     };
     await queue.pushMany(Array.from({ length: 40 }, () => new Message("")));
-    await running(client.worker().queue(queue, inBatches(4, 10_000, handle), { concurrency: 2 }), async () => {
+    const worker = client.worker().queue(queue, inBatches(4, 10_000, handle), { concurrency: 2 });
+    const [consumer] = Reflect.get(worker, "consumers") as Consumer[];
+    await running(worker, async () => {
       await until(async () => (await server.meta("q", "acked")) === 40);
       await queue.push("", { id: "last" });
-      await until(async () => (await server.meta("q", "claimed")) === 41);
+      await until(() => consumer.running === 1); // it waits in the open batch
     });
     assert.equal(most, 2);
     assert.equal(await server.meta("q", "acked"), 41);

@@ -12,7 +12,7 @@ from .durability import Durability
 from .errors import Applied, DueqError, ErrorKind, unconfirmed, unexpected
 from .partition import PATIENCE, Attempt, Partition, Patience
 from .replies import Reply, is_change, verdict
-from .servers import Word
+from .server import Word
 
 BATCH_BYTES = 1024 * 1024
 ENOUGH = 32

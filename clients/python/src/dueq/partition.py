@@ -12,7 +12,8 @@ from .durability import Durability
 from .errors import Applied, DueqError, ErrorKind
 from .replies import Reply
 from .routes import Keys
-from .servers import Servers, Word
+from .server import Word
+from .servers import Servers
 
 PATIENCE = 10.0
 """How long a call is repeated before its error is reported."""

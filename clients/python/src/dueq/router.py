@@ -13,7 +13,8 @@ from .model import shown
 from .partition import PATIENCE, Partition, Patience
 from .replies import Reply
 from .routes import HOME, PartitionMap, Step
-from .servers import Servers, Word
+from .server import Word
+from .servers import Servers
 
 _MOVING_PAUSE = 0.02
 _SEARCHED_TAGS = 64
