@@ -54,7 +54,7 @@ fn refused(server: &Server, args: &[&str], advice: &str) -> Result<Output> {
 }
 
 #[test]
-fn a_number_of_partitions_for_a_mistyped_queue_names_the_near_one() -> Result<()> {
+fn number_of_partitions_for_a_mistyped_queue_names_the_near_one() -> Result<()> {
     let server = server()?;
     let made = dueq(&server, &["partitions", "ordres", "2"])?;
     assert_eq!(made.code(), Some(0), "{}", made.err());
