@@ -6,8 +6,8 @@ import hashlib
 from pathlib import Path
 
 VERBS = """
-    ack ack_push again arrive beat bury cancel claim depart extend get held promote push reap release remap requeue
-    reschedule retry run_now snooze throttle upsert
+    ack ack_push again amend arrive beat bury cancel claim depart extend get held promote push reap release remap
+    requeue reschedule retry run_now schedule schedules snooze throttle upsert
 """
 
 

@@ -21,7 +21,7 @@ import java.util.regex.Pattern;
 
 /** usage: Program push QUEUE FILE | Program work QUEUE     (REDIS_URL names the server) */
 final class Program {
-  private static final Pattern FIELD = Pattern.compile("\"(\\w+)\": \"([^\"]*)\"");
+  private static final Pattern FIELD = Pattern.compile("\"(\\w+)\": ?\"([^\"]*)\"");
   private static final int SHARE = 500;
   private static final FileOutputStream RECORD = new FileOutputStream(FileDescriptor.out);
 

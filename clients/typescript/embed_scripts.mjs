@@ -3,8 +3,8 @@ import { createHash } from "node:crypto";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 
 const VERBS = `
-  ack ack_push again arrive beat bury cancel claim depart extend get held promote push reap release remap requeue
-  reschedule retry run_now snooze throttle upsert
+  ack ack_push again amend arrive beat bury cancel claim depart extend get held promote push reap release remap requeue
+  reschedule retry run_now schedule schedules snooze throttle upsert
 `
   .trim()
   .split(/\s+/);

@@ -194,7 +194,7 @@ fn probe(durability: Durability) -> Cmd {
 }
 
 /// The text about the replicas or disks that have not confirmed, if there are any.
-fn shortfall(durability: Durability, answer: &Value) -> Option<String> {
+pub(crate) fn shortfall(durability: Durability, answer: &Value) -> Option<String> {
     let timeout = durability.timeout();
     match (durability, answer) {
         (Durability::Memory, _) => None,

@@ -52,6 +52,14 @@ class RedisServer:
         # redis-py types the results of its blocking and its async client alike.
         return redis.Redis(port=self.port, socket_timeout=5)
 
+    def replica(self) -> RedisServer:
+        """A server that has what this one has."""
+        self.client.config_set("repl-diskless-sync-delay", 0)  # it waits 5 s for further replicas otherwise
+        replica = RedisServer("--replicaof", f"127.0.0.1 {self.port}")
+        while self.client.info("replication").get("slave0", {}).get("state") != "online":
+            time.sleep(0.01)
+        return replica
+
     def start(self) -> None:
         words = ["--port", str(self.port), "--dir", self._folder, "--save", "", "--appendonly", "yes", *self._options]
         # With everysec a busy disk delays the writes, and a kill loses calls that were answered.

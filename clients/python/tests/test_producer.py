@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -171,41 +172,101 @@ def test_calls_go_on_after_a_kill_and_a_freeze(server: RedisServer) -> None:
     asyncio.run(main())
 
 
-def test_errors_say_whether_the_call_was_applied(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dueq.partition.PATIENCE", 0.3)
+# Each with what was done to the server, the URL of the client, and what the error says, also what to do.
+REFUSALS: list[tuple[str, list[list[str | int]], str, ErrorKind, str | None, str]] = [
+    ("a wrong type", [["SET", "dueq:{q}:scheduled", "x"]], "", ErrorKind.SERVER, "WRONGTYPE", "`dueq doctor QUEUE`"),
+    (
+        "a layout from the future",
+        [["HSET", "dueq:{q}:meta", "layout", 99]],
+        "",
+        ErrorKind.UNSUPPORTED,
+        "LAYOUT",
+        "install a newer version",
+    ),
+    ("no right", [], "poor:secret@", ErrorKind.DENIED, "NOPERM", "`dueq acl ROLE QUEUE`"),
+    ("a wrong password", [], "poor:wrong@", ErrorKind.DENIED, "WRONGPASS", "give user and password in the URL"),
+    (
+        "no password",
+        [["ACL", "SETUSER", "default", "resetpass", ">secret"]],
+        "",
+        ErrorKind.DENIED,
+        "NOAUTH",
+        "give user and password in the URL",
+    ),
+    (
+        "an evicting server",
+        [["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]],
+        "",
+        ErrorKind.UNSUPPORTED,
+        None,
+        "set noeviction",
+    ),
+    ("a full server", [["CONFIG", "SET", "maxmemory", 1]], "", ErrorKind.FULL, "OOM", "raise maxmemory"),
+]
 
-    async def error_of(url: str, queue: str = "q") -> DueqError:
-        async with dueq.connect(url) as client:
-            with pytest.raises(DueqError) as caught:
-                await client.queue(queue).push("", id="a")
-            return caught.value
+
+@pytest.mark.parametrize(("name", "commands", "user", "kind", "code", "hint"), REFUSALS, ids=[r[0] for r in REFUSALS])
+def test_a_refusal_has_its_code_and_says_what_to_do(
+    server: RedisServer,
+    name: str,
+    commands: list[list[str | int]],
+    user: str,
+    kind: ErrorKind,
+    code: str | None,
+    hint: str,
+) -> None:
+    redis = server.client
+    redis.execute_command("ACL", "SETUSER", "poor", "on", ">secret", "~*", "&*", "+info")
 
     async def main() -> None:
-        redis = server.client
-        redis.set("dueq:{taken}:scheduled", "x")
-        found = await error_of(server.url, "taken")
-        assert (found.code, found.applied, found.retryable) == ("WRONGTYPE", Applied.NO, False)
         async with dueq.connect(server.url) as client:
-            await client.queue("later").push("")
-        redis.hset("dueq:{later}:meta", "layout", 99)
-        found = await error_of(server.url, "later")
-        assert (found.kind, found.code) == (ErrorKind.UNSUPPORTED, "LAYOUT")
-        redis.execute_command("ACL", "SETUSER", "poor", "on", ">secret", "~*", "&*", "+info")
-        found = await error_of(server.url.replace("//", "//poor:secret@"))
-        assert (found.kind, found.code, found.applied) == (ErrorKind.DENIED, "NOPERM", Applied.NO)
-        found = await error_of(server.url.replace("//", "//poor:wrong@"))
-        assert (found.kind, found.applied) == (ErrorKind.DENIED, Applied.NO)
-        assert "wrong@" not in str(found)
-        redis.config_set("maxmemory-policy", "allkeys-lru")
-        found = await error_of(server.url)
-        assert (found.kind, found.applied) == (ErrorKind.UNSUPPORTED, Applied.NO)
-        redis.config_set("maxmemory-policy", "noeviction")
-        redis.config_set("maxmemory", 1)
-        found = await error_of(server.url)
-        assert (found.kind, found.code, found.applied) == (ErrorKind.FULL, "OOM", Applied.NO)
-        server.kill()
-        found = await error_of(server.url)
-        assert (found.kind, found.applied, found.retryable) == (ErrorKind.UNAVAILABLE, Applied.NO, True)
+            await client.queue("q").push("", id="first")
+        for command in commands:
+            if command[0] == "SET":
+                redis.delete(command[1])
+            redis.execute_command(*command)
+        async with dueq.connect(server.url.replace("//", f"//{user}")) as client:
+            with pytest.raises(DueqError, match=re.escape(hint)) as caught:
+                await client.queue("q").push("", id="a")
+        error = caught.value
+        assert (error.kind, error.code, error.applied) == (kind, code, Applied.NO)
+        assert "wrong@" not in str(error)
+
+    asyncio.run(main())
+
+
+def test_a_server_that_is_too_old_is_refused() -> None:
+    async def old(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            words = []
+            for _ in range(int(line[1:])):
+                words.append(await reader.readexactly(int((await reader.readline())[1:])))
+                await reader.readline()
+            info = b"redis_version:6.2.14\r\n"
+            writer.write(b"$%d\r\n%s\r\n" % (len(info), info) if words[0] == b"INFO" else b"+OK\r\n")
+        writer.close()
+
+    async def main() -> None:
+        async with await asyncio.start_server(old, "127.0.0.1", 0) as stub:
+            port = stub.sockets[0].getsockname()[1]
+            async with dueq.connect(f"redis://127.0.0.1:{port}/") as client:
+                with pytest.raises(DueqError, match=r"version 6\.2\.14, and dueq needs Redis 7\.0") as caught:
+                    await client.queue("q").push("")
+                assert (caught.value.kind, caught.value.applied) == (ErrorKind.UNSUPPORTED, Applied.NO)
+
+    asyncio.run(main())
+
+
+def test_a_server_that_is_away_is_unavailable(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dueq.partition.PATIENCE", 0.3)
+    server.kill()
+
+    async def main() -> None:
+        async with dueq.connect(server.url) as client:
+            with pytest.raises(DueqError) as caught:
+                await client.queue("q").push("")
+            error = caught.value
+            assert (error.kind, error.applied, error.retryable) == (ErrorKind.UNAVAILABLE, Applied.NO, True)
 
     asyncio.run(main())
 

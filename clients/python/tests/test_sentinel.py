@@ -52,9 +52,8 @@ def test_calls_and_workers_follow_a_failover(server: RedisServer) -> None:
         async def handle(delivery: Delivery) -> None:
             runs[delivery.id] += 1
 
-        replica = RedisServer("--replicaof", f"127.0.0.1 {server.port}")
+        replica = server.replica()
         try:
-            await until(lambda: server.client.info("replication").get("slave0", {}).get("state") == "online")
             with sentinel(server) as port:
                 await until(lambda: knows_replica(port))
                 async with dueq.connect(f"redis+sentinel://127.0.0.1:{port}/orders") as client:

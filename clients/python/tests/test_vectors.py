@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dueq import DueqError, Message, MessageEnd, StoredMessage, replies
+from dueq import DueqError, Durability, Message, MessageEnd, Schedule, StoredMessage, replies
 from dueq.errors import of_reply
 from dueq.routes import Keys, PartitionMap, id_of_follow_up, index_of
 
@@ -123,6 +123,7 @@ def test_whole_replies_are_decoded_as_the_rust_library_does() -> None:
                         {
                             name: value.decode() if isinstance(value := getattr(one, name), bytes) else value
                             for name in one.__slots__
+                            if name != "is_tick"
                         }
                         for one in granted
                     ],
@@ -143,3 +144,25 @@ def test_whole_replies_are_decoded_as_the_rust_library_does() -> None:
             raises(line["error"], decode)
         else:
             assert decode() == {name: line[name] for name in line if name not in ("verb", "reply")}
+
+
+def test_what_replicas_confirm_is_judged_as_by_the_rust_library() -> None:
+    for line in vectors("changes"):
+        assert replies.is_change(line["verb"], line["result"]) is line["is_change"], line
+    for line in vectors("waits"):
+        local = line.get("local")
+        if local is None:
+            durability = Durability.replicated(line["replicas"], 1)
+        else:
+            durability = Durability.fsynced(local=local, replicas=line["replicas"], timeout=1)
+        assert (durability.shortfall(line["answer"]) == "") is line["confirmed"], line
+
+
+def test_schedules_are_declared_as_by_the_rust_library() -> None:
+    for line in vectors("schedules"):
+        given: dict[str, Any] = {
+            name.removesuffix("_us").removesuffix("_ms"): timedelta(microseconds=value) if name[-3:] == "_us" else value
+            for name, value in line["options"].items()
+        }
+        words = [word if isinstance(word, str) else word.decode() for word in Schedule(line["name"], **given).arguments]
+        assert words == line["arguments"]

@@ -1,9 +1,10 @@
 // Gathers the items of many callers into calls: while one call is under way, the items that come share the next one.
 import { monotonic } from "./clock.js";
 import type { Word } from "./driver.js";
-import { asDueqError, DueqError, unexpected } from "./errors.js";
+import type { Durability } from "./durability.js";
+import { asDueqError, DueqError, unconfirmed, unexpected } from "./errors.js";
 import { Attempt, PATIENCE, Patience, type Partition } from "./partition.js";
-import { list, text, verdict, type Reply } from "./replies.js";
+import { isChange, list, text, verdict, type Reply } from "./replies.js";
 import type { Verb } from "./scripts.js";
 
 const BATCH_BYTES = 1024 * 1024;
@@ -54,6 +55,7 @@ export class Lane {
     private readonly partition: Partition,
     private readonly verb: LaneVerb,
     private readonly fence = "",
+    private readonly durability?: Durability,
   ) {
     this.most = MOST[verb] ?? 128;
     // Nobody waits for the settlements of handlers, so they wait a little for each other.
@@ -124,7 +126,7 @@ export class Lane {
     this.waiting = this.waiting.slice(taken);
     if (!batch.length) return;
     this.lastSent = monotonic();
-    const call = new Call(this.partition, this.verb, this.fence, batch).finish().then(() => {
+    const call = new Call(this.partition, this.verb, this.fence, this.durability, batch).finish().then(() => {
       this.calls.delete(call);
       this.wake();
     });
@@ -148,6 +150,7 @@ class Call {
     private readonly partition: Partition,
     private readonly lane: LaneVerb,
     private readonly fence: string,
+    private readonly durability: Durability | undefined,
     private batch: Item[],
   ) {
     this.verb = lane === "cancel_dead" ? "cancel" : lane;
@@ -178,15 +181,25 @@ class Call {
     let reply: Reply;
     let texts: string[];
     try {
-      reply = await this.partition.call(this.verb, [...prefix, ...words], this.fence);
+      reply = await this.partition.call(this.verb, [...prefix, ...words], this.fence, this.durability);
       texts = textsOf(this.verb, reply, batch.length);
     } catch (error) {
       return this.notReplied(asDueqError(error));
     }
+    const { missing } = reply;
+    const mayRepeat = missing instanceof DueqError && this.patience.allows(missing);
+    const again: Item[] = [];
     this.batch = [];
-    batch.forEach((item, at) => this.judge(item, texts[at], reply.header.nowUs));
-    // The items that are left are sent as a new call.
-    if (this.batch.length) [this.attempt, this.repeated] = [undefined, false];
+    batch.forEach((item, at) => {
+      if (!missing || !isChange(this.verb, texts[at])) this.judge(item, texts[at], reply.header.nowUs);
+      else if (mayRepeat && item.repeatable)
+        again.push(item); // another master may lack the change
+      else item.reject(unconfirmed(this.verb, missing));
+    });
+    // The items that are left are sent as a new call, unless the wait for some is to be made again.
+    if (again.length) this.repeated = true;
+    else if (this.batch.length) [this.attempt, this.repeated] = [undefined, false];
+    this.batch.push(...again);
   }
 
   /** What is sent before the items. */

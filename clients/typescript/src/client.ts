@@ -2,6 +2,7 @@
 import type { ConnectionOptions } from "node:tls";
 import type { Answer, LaneVerb } from "./batches.js";
 import type { Driver, Word } from "./driver.js";
+import type { Durability } from "./durability.js";
 import { asDueqError, DueqError, invalid } from "./errors.js";
 import { toConsole, type Log } from "./log.js";
 import {
@@ -25,7 +26,10 @@ import {
 } from "./model.js";
 import { nodeRedis } from "./node_redis.js";
 import { get, result, type Known, type Result } from "./replies.js";
+import type { Partition } from "./partition.js";
 import { Router } from "./router.js";
+import { HOME } from "./routes.js";
+import { allSchedules, ScheduleHandle, ScheduleSet, type ScheduleInfo } from "./schedules.js";
 import { serversOf, type Servers } from "./servers.js";
 import { unlessAborted } from "./waiting.js";
 import { Worker } from "./worker.js";
@@ -92,10 +96,37 @@ export class Queue {
   constructor(
     /** @internal */ readonly client: Client,
     /** @internal */ readonly router: Router,
+    private readonly confirmedBy?: Durability,
   ) {}
 
   get name(): string {
     return this.router.queue;
+  }
+
+  /** This queue with calls that wait until replicas or disks have confirmed them; null: the master's memory. */
+  durability(durability: Durability | null): Queue {
+    return new Queue(this.client, this.router, durability ?? undefined);
+  }
+
+  /** A set of schedules to declare: all of one owner, such as those of a service. */
+  schedules(set: string): ScheduleSet {
+    return new ScheduleSet(this, set);
+  }
+
+  /** One schedule of this queue. */
+  schedule(name: string): ScheduleHandle {
+    return new ScheduleHandle(this, name);
+  }
+
+  /** All schedules of this queue, in the order of their sets. */
+  listSchedules(): Promise<ScheduleInfo[]> {
+    return allSchedules(this);
+  }
+
+  /** @internal The schedules of a queue are at its home: a queue of several partitions has none. */
+  get home(): Partition {
+    this.client.check();
+    return this.router.partition(HOME);
   }
 
   /**
@@ -188,7 +219,8 @@ export class Queue {
     this.client.check();
     let answer: Answer;
     try {
-      answer = await unlessAborted(this.router.item(verb, { id, words, repeatable }, signal), signal);
+      const item = { id, words, repeatable, durability: this.confirmedBy };
+      answer = await unlessAborted(this.router.item(verb, item, signal), signal);
     } catch (error) {
       if (signal?.aborted && error === signal.reason) throw error;
       throw asDueqError(error).ofMessage(shown(id));

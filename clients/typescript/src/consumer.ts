@@ -4,7 +4,8 @@ import type { Queue } from "./client.js";
 import { monotonic } from "./clock.js";
 import { Settlement, type Delivery, type Retry } from "./delivery.js";
 import { asDueqError } from "./errors.js";
-import { Held } from "./held.js";
+import { CLEANUP, Held, limited } from "./held.js";
+import { Batches, InBatches } from "./in_batches.js";
 import { Node, type Host } from "./node.js";
 import type { Partition } from "./partition.js";
 import { list, result, text } from "./replies.js";
@@ -14,8 +15,6 @@ import { Gate, pause } from "./waiting.js";
 
 const MAX_CLAIM = 256;
 const EXTEND = 128;
-/** How long a handler whose signal is aborted may clean up, in milliseconds. */
-const CLEANUP = 2_000;
 
 /** What handles a message. A value that is no `Settlement` counts as an ack, and what it throws is a retry. */
 export type Handler = (delivery: Delivery) => unknown;
@@ -40,14 +39,17 @@ export class Consumer implements Host {
   private isDispatching = false;
   private turn = 0;
   private readonly settler: Settler;
+  private readonly batches: Batches | undefined;
 
   constructor(
     readonly queue: Queue,
-    private readonly handler: Handler,
+    private readonly handler: Handler | InBatches,
     private readonly settings: Settings,
     private readonly nodeId: string,
   ) {
-    this.free = settings.concurrency;
+    const { concurrency, timeLimitMs } = settings;
+    if (handler instanceof InBatches) this.batches = new Batches(handler, concurrency, timeLimitMs);
+    this.free = concurrency * (handler instanceof InBatches ? handler.most : 1);
     this.settler = new Settler(queue, settings.retry, () => this.partitions);
   }
 
@@ -199,7 +201,7 @@ export class Consumer implements Host {
   private async runHandler(held: Held): Promise<Settlement | undefined> {
     let settlement: Settlement;
     try {
-      const answer = await this.limited(held);
+      const answer = await this.called(held);
       settlement = answer instanceof Settlement ? answer : Settlement.ack();
     } catch (error) {
       if (this.isStopping && held.isAborted) {
@@ -212,23 +214,10 @@ export class Consumer implements Host {
     return held.isLost ? undefined : settlement;
   }
 
-  /** Runs the handler. One that outlives its time limit is asked to stop, and is no longer waited for after 2 s. */
-  private async limited(held: Held): Promise<unknown> {
-    // In a function of its own, because a handler may throw before it returns a promise.
-    const running = (async () => this.handler(held.delivery))();
-    const { timeLimitMs } = this.settings;
-    if (timeLimitMs === undefined) return running;
-    const late = new Error(`the time limit of ${timeLimitMs} ms has passed`);
-    late.name = "TimeoutError";
-    const ended = new AbortController();
-    const limit = (async () => {
-      await pause(timeLimitMs, ended.signal);
-      if (ended.signal.aborted) return;
-      held.abort(late);
-      await Promise.race([running.catch(() => {}), pause(CLEANUP, ended.signal)]);
-      throw late;
-    })();
-    return Promise.race([running, limit]).finally(() => ended.abort());
+  private called(held: Held): Promise<unknown> {
+    const { handler, batches } = this;
+    if (batches) return batches.answer(held);
+    return limited([held], this.settings.timeLimitMs, async () => (handler as Handler)(held.delivery));
   }
 
   /** Extends each lease when a third of it has passed; the handler of a lost one is asked to stop. */
@@ -290,6 +279,7 @@ export class Consumer implements Host {
     const nodes = [...this.nodes.values()].map(({ node }) => node);
     this.isStopping = true;
     await Promise.all(nodes.map((node) => node.stopClaiming()));
+    this.batches?.close();
     await this.heldEnd(graceMs);
     for (const held of this.held) held.abort(new Error("the worker stops"));
     await this.heldEnd(CLEANUP);

@@ -100,6 +100,12 @@ function describe(error: unknown): string {
   }
 }
 
+/** The schedule that made a message, and the fire that it stands for. */
+export interface Tick {
+  readonly schedule: string;
+  readonly nominalMs: number;
+}
+
 /** One message in the hands of a handler, under a lease that the worker extends. */
 export class Delivery {
   readonly id: string;
@@ -118,6 +124,8 @@ export class Delivery {
   readonly traceParent: string | null;
   readonly snoozes: number;
   readonly cost: number;
+  /** The schedule and the fire of a message that a schedule has made. */
+  readonly tick: Tick | null;
 
   constructor(
     readonly queue: string,
@@ -136,6 +144,8 @@ export class Delivery {
     this.traceParent = granted.traceParent;
     this.snoozes = granted.snoozes;
     this.cost = granted.cost;
+    const [, schedule, ms] = (granted.isTick && /^(.+)@(\d+)$/.exec(this.id)) || [];
+    this.tick = schedule === undefined ? null : { schedule, nominalMs: Number(ms) };
   }
 
   /**

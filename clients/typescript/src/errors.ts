@@ -6,6 +6,7 @@
  * - `invalid_input`: a name, id, payload, time or option is out of its range, or the client is used wrongly
  * - `unavailable`: the server cannot be reached, or does not serve calls now
  * - `timeout`: no reply came in time
+ * - `unconfirmed`: the master has made the change, and too few replicas or disks have confirmed it
  * - `full`: the queue's limit of messages, or the server's memory, is reached
  * - `denied`: the user or password is wrong, or the user lacks a right
  * - `unsupported`: the server is too old or may evict keys, or the queue has an unknown layout
@@ -13,7 +14,15 @@
  * - `internal`: a defect of this library
  */
 export type ErrorKind =
-  "invalid_input" | "unavailable" | "timeout" | "full" | "denied" | "unsupported" | "server" | "internal";
+  | "invalid_input"
+  | "unavailable"
+  | "timeout"
+  | "unconfirmed"
+  | "full"
+  | "denied"
+  | "unsupported"
+  | "server"
+  | "internal";
 
 /**
  * Whether a failed call took effect. `unknown`: the reply was lost. `Queue.get` shows what the queue has,
@@ -52,7 +61,7 @@ export class DueqError extends Error {
 
   /** Whether the same call may succeed later. `applied` says whether repeating it is harmless. */
   get retryable(): boolean {
-    return this.kind === "unavailable" || this.kind === "timeout" || this.kind === "full";
+    return ["unavailable", "timeout", "unconfirmed", "full"].includes(this.kind);
   }
 
   /** @internal Whether the partition has another map than the caller. */
@@ -80,6 +89,12 @@ export class DueqError extends Error {
 
 export function invalid(text: string, code?: string): DueqError {
   return new DueqError("invalid_input", "no", text, { code });
+}
+
+export function unconfirmed(verb: string, missing: string | DueqError): DueqError {
+  const why = typeof missing === "string" ? missing : `the wait for it failed: ${missing.message}`;
+  const text = `${verb}: the master has done it, but ${why}; a failover may undo it: the same call again waits again`;
+  return new DueqError("unconfirmed", "yes", text);
 }
 
 export function unexpected(verb: string, what: unknown): DueqError {

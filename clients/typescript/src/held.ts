@@ -2,6 +2,31 @@
 import { Delivery } from "./delivery.js";
 import type { Partition } from "./partition.js";
 import type { Granted } from "./replies.js";
+import { pause } from "./waiting.js";
+
+/** How long a handler whose signal is aborted may clean up, in milliseconds. */
+export const CLEANUP = 2_000;
+
+/** Runs a handler. One that outlives its time limit is asked to stop, and is no longer waited for after 2 s. */
+export async function limited(
+  all: readonly Held[],
+  limitMs: number | undefined,
+  run: () => Promise<unknown>,
+): Promise<unknown> {
+  const running = run();
+  if (limitMs === undefined) return running;
+  const late = new Error(`the time limit of ${limitMs} ms has passed`);
+  late.name = "TimeoutError";
+  const ended = new AbortController();
+  const limit = (async () => {
+    await pause(limitMs, ended.signal);
+    if (ended.signal.aborted) return;
+    for (const held of all) held.abort(late);
+    await Promise.race([running.catch(() => {}), pause(CLEANUP, ended.signal)]);
+    throw late;
+  })();
+  return Promise.race([running, limit]).finally(() => ended.abort());
+}
 
 /** A delivery whose handler runs. Times are of the monotonic clock. */
 export class Held {

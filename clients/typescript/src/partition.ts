@@ -2,6 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { Clock, monotonic } from "./clock.js";
 import type { Word } from "./driver.js";
+import type { Durability } from "./durability.js";
 import { asDueqError, type DueqError } from "./errors.js";
 import { list, readReply, text, type Reply } from "./replies.js";
 import { Keys } from "./routes.js";
@@ -61,10 +62,13 @@ export class Partition {
   }
 
   /** One try of a call. */
-  async call(verb: Verb, args: readonly Word[], fence = ""): Promise<Reply> {
+  async call(verb: Verb, args: readonly Word[], fence = "", durability?: Durability): Promise<Reply> {
     const sent = monotonic();
-    const raw = await this.servers.run(verb, this.keys.ten, [fence, ...args]);
-    const reply = readReply(verb, raw, sent, monotonic());
+    const words = [fence, ...args];
+    const { raw, missing } = durability
+      ? await this.servers.runDurably(verb, this.keys.ten, words, durability)
+      : { raw: await this.servers.run(verb, this.keys.ten, words), missing: "" };
+    const reply = readReply(verb, raw, sent, monotonic(), missing);
     this.clock.observe(sent, reply.received, reply.header.nowUs);
     return reply;
   }

@@ -22,9 +22,11 @@ export interface Reply {
   readonly body: Raw[];
   readonly sent: number;
   readonly received: number;
+  /** Which replicas or disks have not confirmed it, or the error of the wait for them. */
+  readonly missing: string | DueqError;
 }
 
-export function readReply(verb: string, raw: Raw, sent = 0, received = 0): Reply {
+export function readReply(verb: string, raw: Raw, sent = 0, received = 0, missing: string | DueqError = ""): Reply {
   return guarded(verb, raw, () => {
     const [head, ...body] = list(raw);
     const [nowUs, incarnation, seq, headMs, deadlineMs, paused, epoch] = list(head);
@@ -37,7 +39,7 @@ export function readReply(verb: string, raw: Raw, sent = 0, received = 0): Reply
       paused: integer(paused) !== 0,
       epoch: epoch === undefined ? null : integer(epoch),
     };
-    return { header, body, sent, received };
+    return { header, body, sent, received, missing };
   });
 }
 
@@ -84,6 +86,7 @@ export interface Granted {
   readonly expiresAtMs: number | null;
   readonly cost: number;
   readonly snoozes: number;
+  readonly isTick: boolean;
 }
 
 /** The number of ready messages that the claim left, and what it granted. */
@@ -122,6 +125,7 @@ function grant(id: Buffer, payload: Buffer, detail: string, queueLimit: number |
     expiresAtMs: expiry(found, dueMs),
     cost: number(found, "cost", 1),
     snoozes: number(found, "snoozes", 0),
+    isTick: found.has("tick"),
   };
 }
 
@@ -238,6 +242,19 @@ export function result(verb: string, line: string): Result {
     return { outcome, state: detail as MessageState };
   }
   return { outcome: word === "CANCELLED" && detail === "next" ? "next" : outcome };
+}
+
+const CHANGES: Record<string, readonly string[]> = {
+  push: ["CREATED", "EXISTS", "MOVED", "NEXT"],
+  upsert: ["CREATED", "EXISTS", "MOVED", "NEXT"],
+  cancel: ["CANCELLED"],
+  reschedule: ["MOVED"],
+  run_now: ["MOVED", "ALREADY"],
+};
+
+/** Whether replicas or disks must confirm before the caller gets this result, also of a change made before. */
+export function isChange(verb: string, line: string): boolean {
+  return CHANGES[verb].includes(cut(line, " ")[0]);
 }
 
 function refusal(verb: string, word: string, detail: string): DueqError {

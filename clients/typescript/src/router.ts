@@ -2,6 +2,7 @@
 import { Lane, Refused, type Answer, type LaneVerb } from "./batches.js";
 import { monotonic } from "./clock.js";
 import type { Word } from "./driver.js";
+import type { Durability } from "./durability.js";
 import { asDueqError, DueqError } from "./errors.js";
 import { shown } from "./model.js";
 import { Partition, PATIENCE, Patience } from "./partition.js";
@@ -20,6 +21,7 @@ export interface RoutedItem {
   readonly id: Buffer;
   readonly words: readonly Word[];
   readonly repeatable: boolean;
+  readonly durability: Durability | undefined;
 }
 
 /** The partitions of one queue, by the newest map that this client has seen. */
@@ -43,15 +45,15 @@ export class Router {
     return partition;
   }
 
-  lane(tag: string, verb: LaneVerb, fence = ""): Lane {
-    const name = `${tag} ${verb} ${fence}`;
+  lane(tag: string, verb: LaneVerb, fence = "", durability?: Durability): Lane {
+    const name = `${durability?.words().join() ?? ""} ${tag} ${verb} ${fence}`;
     let lane = this.lanes.get(name);
     if (!lane) {
       // Lanes of earlier maps, which nobody calls any more.
       for (const [other, old] of this.lanes) {
         if (!other.endsWith(" ") && !other.endsWith(` ${fence}`) && old.idle) this.lanes.delete(other);
       }
-      this.lanes.set(name, (lane = new Lane(this.partition(tag), verb, fence)));
+      this.lanes.set(name, (lane = new Lane(this.partition(tag), verb, fence, durability)));
     }
     return lane;
   }
@@ -62,9 +64,9 @@ export class Router {
   }
 
   /** Sends one item in a batch of its partition. */
-  item(verb: LaneVerb, { id, words, repeatable }: RoutedItem, signal?: AbortSignal): Promise<Answer> {
+  item(verb: LaneVerb, { id, words, repeatable, durability }: RoutedItem, signal?: AbortSignal): Promise<Answer> {
     return this.routed(id, (partition, fence) =>
-      this.lane(partition.tag, verb, fence).submit(words, repeatable, signal),
+      this.lane(partition.tag, verb, fence, durability).submit(words, repeatable, signal),
     );
   }
 

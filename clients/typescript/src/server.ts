@@ -1,8 +1,9 @@
 // One server: its connections, whether it is fit for queues, and the errors of its calls.
 import { monotonic } from "./clock.js";
 import { RefusedReply, type Connection, type Driver, type Place, type Word } from "./driver.js";
-import { cut, DueqError, invalid, ofReply } from "./errors.js";
-import { bytes, type Raw } from "./replies.js";
+import type { Durability } from "./durability.js";
+import { asDueqError, cut, DueqError, invalid, ofReply } from "./errors.js";
+import { bytes, readReply, type Raw } from "./replies.js";
 import { SCRIPTS, type Verb } from "./scripts.js";
 
 /** How long one command may take before its connection is closed, in milliseconds. */
@@ -11,7 +12,37 @@ const RESPONSE_LIMIT = 5_000;
 /** By how much a timer that is late tells that this process did not run. */
 const STOPPED = 500;
 
+const PLACEHOLDER = `\0${"-".repeat(70)}`;
+// A full server accepts a write after one that needs no memory, within one script.
+const TOUCH =
+  "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then " +
+  "redis.call('HDEL', KEYS[1], '') redis.call('HSET', KEYS[1], ARGV[1], '') end";
+
+/** A reply, and what has not confirmed it, or the error of the wait. */
+export interface Waited {
+  readonly raw: Raw;
+  readonly missing: string | DueqError;
+}
+
 class NoReply extends Error {}
+
+/** Calls a script by its hash; loads it where the server does not have it. */
+async function evaluate(
+  send: (words: readonly Word[]) => Promise<Raw>,
+  verb: Verb,
+  keys: readonly string[],
+  args: readonly Word[],
+): Promise<Raw> {
+  const { sha, text } = SCRIPTS[verb];
+  const words = ["EVALSHA", sha, keys.length, ...keys, ...args];
+  try {
+    return await send(words);
+  } catch (error) {
+    if (!(error instanceof DueqError && error.code === "NOSCRIPT")) throw error;
+  }
+  await send(["SCRIPT", "LOAD", text]);
+  return send(words);
+}
 
 /** A connection that is closed by a command without a reply. */
 export class Line {
@@ -39,25 +70,25 @@ export class Line {
     this.ended.push(end);
   }
 
-  send(words: readonly Word[]): Promise<Raw> {
-    return this.limited(this.connection!.send(words));
+  send(words: readonly Word[], longerMs = 0): Promise<Raw> {
+    return this.limited(this.connection!.send(words), RESPONSE_LIMIT + longerMs);
   }
 
   listen(channel: string, heard: (notice: Buffer) => void): Promise<void> {
     return this.limited(this.connection!.listen(channel, heard));
   }
 
-  private limited<T>(reply: Promise<T>): Promise<T> {
+  private limited<T>(reply: Promise<T>, limit = RESPONSE_LIMIT): Promise<T> {
     return new Promise((resolve, reject) => {
       let timer: NodeJS.Timeout;
       const wait = (): void => {
-        const end = monotonic() + RESPONSE_LIMIT;
+        const end = monotonic() + limit;
         timer = setTimeout(() => {
           // This process did not run, and its server perhaps neither, as when their machine sleeps.
           if (monotonic() > end + STOPPED) return wait();
-          reject(new NoReply(`no answer within ${RESPONSE_LIMIT / 1e3} s`));
+          reject(new NoReply(`no answer within ${limit / 1e3} s`));
           this.destroy();
-        }, RESPONSE_LIMIT);
+        }, limit);
       };
       wait();
       reply.then(resolve, reject).finally(() => clearTimeout(timer));
@@ -75,6 +106,7 @@ export class Line {
 export class Server {
   private shared: Promise<Line> | undefined;
   private facts: Promise<Map<string, string>> | undefined;
+  private readonly canWait = new Set<string>();
   private isChecked = false;
   private isClosed = false;
   private readonly idle: Line[] = [];
@@ -90,35 +122,79 @@ export class Server {
   async call(words: readonly Word[], asking = false): Promise<Raw> {
     const line = await this.line();
     if (!this.isChecked) await this.check();
-    if (asking) void line.send(["ASKING"]).catch(() => {}); // the call behind it fails too
-    return this.exchange(line, words);
+    return this.exchange(line, words, asking);
   }
 
-  /** Calls a script by its hash; loads it where the server does not have it. */
-  async run(verb: Verb, keys: readonly string[], args: readonly Word[], asking = false): Promise<Raw> {
-    const { sha, text } = SCRIPTS[verb];
-    const words = ["EVALSHA", sha, keys.length, ...keys, ...args];
+  run(verb: Verb, keys: readonly string[], args: readonly Word[], asking = false): Promise<Raw> {
+    return evaluate((words) => this.call(words, asking), verb, keys, args);
+  }
+
+  /**
+   * Calls a script, and waits until replicas or disks have it. WAIT counts the writes of its own connection,
+   * so a write that changes nothing comes before it: a script that finds its work done writes nothing,
+   * and the first caller may have got no confirmation.
+   */
+  runDurably(
+    verb: Verb,
+    keys: readonly string[],
+    args: readonly Word[],
+    durability: Durability,
+    asking: boolean,
+  ): Promise<Waited> {
+    return this.alone(async (line) => {
+      if (!this.canWait.has(durability.command)) await this.probe(line, durability);
+      const raw = await evaluate((words) => this.exchange(line, words, asking), verb, keys, args);
+      // Without a queue there is nothing to lose.
+      if (readReply(verb, raw).header.incarnation === "") return { raw, missing: "" };
+      try {
+        await this.exchange(line, ["EVAL", TOUCH, 1, keys[5], PLACEHOLDER], asking);
+        const answer = await this.exchange(line, durability.words(), false, durability.timeoutMs);
+        return { raw, missing: durability.shortfall(answer) };
+      } catch (error) {
+        const missing = asDueqError(error);
+        if (missing.code !== "MOVED" && missing.code !== "ASK") return { raw, missing };
+        const text = `the keys are at another node now: ${missing.message}`;
+        return { raw, missing: new DueqError("unavailable", "unknown", text) };
+      }
+    });
+  }
+
+  /** Refuses a server that cannot wait, before any change. */
+  private async probe(line: Line, durability: Durability): Promise<void> {
     try {
-      return await this.call(words, asking);
-    } catch (error) {
-      if (!(error instanceof DueqError && error.code === "NOSCRIPT")) throw error;
+      await this.exchange(line, durability.words(true));
+      this.canWait.add(durability.command);
+    } catch (thrown) {
+      const error = asDueqError(thrown);
+      const why = /unknown command/i.test(error.detail)
+        ? "waiting for disks needs WAITAOF: Redis 7.2 or newer, or Valkey"
+        : /appendonly is disabled/i.test(error.detail) && "it keeps no append-only file: CONFIG SET appendonly yes";
+      if (!why) throw error.marked("no");
+      throw new DueqError("unsupported", "no", `redis at ${this.address} is not fit: ${why}`, { cause: error });
     }
-    await this.call(["SCRIPT", "LOAD", text]);
-    return this.call(words, asking);
   }
 
   /** A call that blocks, on a connection of its own, which is closed if the signal is aborted. */
-  async block(words: readonly Word[], signal: AbortSignal, asking = false): Promise<Raw> {
+  block(words: readonly Word[], signal: AbortSignal, asking = false): Promise<Raw> {
+    return this.alone(async (line) => {
+      const close = (): void => line.destroy();
+      signal.addEventListener("abort", close);
+      try {
+        if (signal.aborted) close();
+        return await this.exchange(line, words, asking);
+      } finally {
+        signal.removeEventListener("abort", close);
+      }
+    });
+  }
+
+  /** Uses a connection that no other call has meanwhile. */
+  private async alone<T>(use: (line: Line) => Promise<T>): Promise<T> {
     if (!this.isChecked) await this.check();
     const line = this.idle.pop() ?? (await this.open());
-    const close = (): void => line.destroy();
-    signal.addEventListener("abort", close);
     try {
-      if (signal.aborted) close();
-      if (asking) void line.send(["ASKING"]).catch(() => {});
-      return await this.exchange(line, words);
+      return await use(line);
     } finally {
-      signal.removeEventListener("abort", close);
       if (!line.isLost) this.idle.push(line);
     }
   }
@@ -207,10 +283,11 @@ export class Server {
     }
   }
 
-  private async exchange(line: Line, words: readonly Word[]): Promise<Raw> {
+  private async exchange(line: Line, words: readonly Word[], asking = false, longerMs = 0): Promise<Raw> {
     if (line.isLost) throw this.unreached(new Error("the connection was lost"));
     try {
-      return await line.send(words);
+      if (asking) void line.send(["ASKING"]).catch(() => {}); // the call behind it fails too
+      return await line.send(words, longerMs);
     } catch (error) {
       const failure = this.failed(error);
       if (failure.code === "READONLY") line.destroy(); // the next connection asks where the master is

@@ -1,10 +1,11 @@
 // The servers behind a URL: one, the master that Sentinels name, or the masters of a cluster.
 import type { ConnectionOptions } from "node:tls";
 import { type Driver, type Place, type Word } from "./driver.js";
+import type { Durability } from "./durability.js";
 import { asDueqError, cut, DueqError, invalid } from "./errors.js";
 import { integer, list, text, type Raw } from "./replies.js";
 import type { Verb } from "./scripts.js";
-import { Line, Server } from "./server.js";
+import { Line, Server, type Waited } from "./server.js";
 
 const REDIRECTS = 5;
 type Send<T> = (server: Server, asking: boolean) => Promise<T>;
@@ -19,6 +20,10 @@ export abstract class Servers {
 
   run(verb: Verb, keys: readonly string[], args: readonly Word[]): Promise<Raw> {
     return this.follow(keys[0], (server, asking) => server.run(verb, keys, args, asking));
+  }
+
+  runDurably(verb: Verb, keys: readonly string[], args: readonly Word[], durability: Durability): Promise<Waited> {
+    return this.follow(keys[0], (server, asking) => server.runDurably(verb, keys, args, durability, asking));
   }
 
   call(key: string, ...words: Word[]): Promise<Raw> {

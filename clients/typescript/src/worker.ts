@@ -4,6 +4,7 @@ import type { Client, Queue } from "./client.js";
 import { Consumer, type Handler } from "./consumer.js";
 import { Retry } from "./delivery.js";
 import { invalid } from "./errors.js";
+import { InBatches } from "./in_batches.js";
 import { milliseconds, within, type Milliseconds } from "./model.js";
 
 const DIGITS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
@@ -41,7 +42,7 @@ export class Worker {
    * Adds a queue. What its handler returns settles the delivery: a `Settlement`; anything else is an ack.
    * An exception is a retry after the delay of `retry`.
    */
-  queue(queue: Queue | string, handler: Handler, options: QueueOptions = {}): this {
+  queue(queue: Queue | string, handler: Handler | InBatches, options: QueueOptions = {}): this {
     if (this.began) throw invalid("the worker runs: give it all queues before");
     const one = typeof queue === "string" ? this.client.queue(queue) : queue;
     if (this.consumers.some((consumer) => consumer.queue.name === one.name)) {
@@ -53,6 +54,9 @@ export class Worker {
       retry: options.retry ?? Retry.exponential(),
       timeLimitMs: options.timeLimit === undefined ? undefined : milliseconds(options.timeLimit),
     };
+    if (handler instanceof InBatches && handler.lingerMs > settings.leaseMs / 3) {
+      throw invalid(`a batch lingers for ${handler.lingerMs} ms, more than a third of the lease`);
+    }
     this.consumers.push(new Consumer(one, handler, settings, this.nodeId));
     return this;
   }

@@ -1,17 +1,14 @@
 // Calls of producers against a real server: results, gathering, and replies that are lost.
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import net from "node:net";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { connect, DueqError, Message, type Client, type Queue, type Receipt } from "../src/index.js";
+import { connect, DueqError, Message, type ErrorKind, type Receipt } from "../src/index.js";
 import { ioredis } from "../src/ioredis.js";
 import { SCRIPTS } from "../src/scripts.js";
 import { Proxy, RedisServer } from "./servers_for_tests.js";
-
-/** Runs a test with a client and its queue `q`. */
-async function withQueue(url: string, use: (queue: Queue, client: Client) => Promise<void>): Promise<void> {
-  const client = connect(url);
-  await use(client.queue("q"), client).finally(() => client.close());
-}
+import { withQueue } from "./workers_for_tests.js";
 
 function created(one: Receipt | DueqError): boolean {
   return !(one instanceof DueqError) && one.created;
@@ -191,46 +188,77 @@ test("a pause of this process and the server is no timeout", { timeout: 60_000 }
   });
 });
 
-test("errors say whether the call was applied", { timeout: 60_000 }, async () => {
+// Each with what was done to the server, the user of the URL, and what the error says, also what to do.
+const CREDENTIALS = /give user and password in the URL/;
+const REFUSALS: [string, (string | number)[][], string, ErrorKind, string | undefined, RegExp][] = [
+  ["a wrong type", [["SET", "dueq:{q}:scheduled", "x"]], "", "server", "WRONGTYPE", /`dueq doctor QUEUE`/],
+  ["a new layout", [["HSET", "dueq:{q}:meta", "layout", 99]], "", "unsupported", "LAYOUT", /install a newer version/],
+  ["no right", [], "poor:secret@", "denied", "NOPERM", /`dueq acl ROLE QUEUE`/],
+  ["a wrong password", [], "poor:wrong@", "denied", "WRONGPASS", CREDENTIALS],
+  ["no password", [["ACL", "SETUSER", "default", "resetpass", ">secret"]], "", "denied", "NOAUTH", CREDENTIALS],
+  [
+    "an evicting server",
+    [["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]],
+    "",
+    "unsupported",
+    undefined,
+    /set noeviction/,
+  ],
+  ["a full server", [["CONFIG", "SET", "maxmemory", 1]], "", "full", "OOM", /raise maxmemory/],
+];
+
+for (const [name, commands, user, kind, code, hint] of REFUSALS) {
+  test(`a refusal has its code and says what to do: ${name}`, async () => {
+    const server = await RedisServer.start();
+    await server.command("ACL", "SETUSER", "poor", "on", ">secret", "~*", "&*", "+info");
+    await withQueue(server.url, async (queue) => void (await queue.push("", { id: "first" })));
+    for (const command of commands) {
+      if (command[0] === "SET") await server.command("DEL", command[1]);
+      await server.command(...command);
+    }
+    for (const driver of [undefined, ioredis]) {
+      const client = connect(server.url.replace("//", `//${user}`), { driver, log: () => {} });
+      await assert.rejects(client.queue("q").push("", { id: "a" }), (error: DueqError) => {
+        assert.deepEqual([error.kind, error.code, error.applied], [kind, code, "no"], error.message);
+        assert.match(error.message, hint);
+        assert(!error.message.includes("wrong@"));
+        return true;
+      });
+      await client.close();
+    }
+  });
+}
+
+test("a server that is too old is refused", async () => {
+  const stub = net.createServer((socket) => {
+    socket.on("error", () => {});
+    socket.on("data", (data) => {
+      const info = "redis_version:6.2.14\r\n";
+      for (const call of data.toString().split(/^\*/m).slice(1)) {
+        socket.write(call.includes("INFO") ? `$${info.length}\r\n${info}\r\n` : "+OK\r\n");
+      }
+    });
+  });
+  await once(stub.listen(0, "127.0.0.1"), "listening");
+  const client = connect(`redis://127.0.0.1:${(stub.address() as net.AddressInfo).port}/`);
+  await assert.rejects(client.queue("q").push(""), (error: DueqError) => {
+    assert.deepEqual([error.kind, error.applied], ["unsupported", "no"]);
+    assert.match(error.message, /version 6\.2\.14, and dueq needs Redis 7\.0/);
+    return true;
+  });
+  await client.close();
+  stub.close();
+});
+
+test("a server that is away is unavailable", { timeout: 60_000 }, async () => {
   const server = await RedisServer.start();
-  const errorOf = async (url: string, name = "q", driver = undefined as typeof ioredis | undefined) => {
-    const client = connect(url, { driver });
-    const error = await client
-      .queue(name)
-      .push("", { id: "a" })
-      .then(
-        () => assert.fail("the push did not fail"),
-        (error: unknown) => error,
-      );
-    await client.close();
-    assert(error instanceof DueqError);
-    return error;
-  };
-  await server.command("SET", "dueq:{taken}:scheduled", "x");
-  const taken = await errorOf(server.url, "taken");
-  assert.deepEqual([taken.code, taken.applied, taken.retryable], ["WRONGTYPE", "no", false]);
-  await withQueue(server.url, async (_, client) => void (await client.queue("later").push("")));
-  await server.command("HSET", "dueq:{later}:meta", "layout", 99);
-  const later = await errorOf(server.url, "later");
-  assert.deepEqual([later.kind, later.code], ["unsupported", "LAYOUT"]);
-  await server.command("ACL", "SETUSER", "poor", "on", ">secret", "~*", "&*", "+info");
-  for (const driver of [undefined, ioredis]) {
-    const poor = await errorOf(server.url.replace("//", "//poor:secret@"), "q", driver);
-    assert.deepEqual([poor.kind, poor.code, poor.applied], ["denied", "NOPERM", "no"]);
-    const wrong = await errorOf(server.url.replace("//", "//poor:wrong@"), "q", driver);
-    assert.deepEqual([wrong.kind, wrong.applied], ["denied", "no"]);
-    assert(!wrong.message.includes("wrong@"));
-  }
-  await server.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru");
-  const evicting = await errorOf(server.url);
-  assert.deepEqual([evicting.kind, evicting.applied], ["unsupported", "no"]);
-  await server.command("CONFIG", "SET", "maxmemory-policy", "noeviction");
-  await server.command("CONFIG", "SET", "maxmemory", 1);
-  const full = await errorOf(server.url);
-  assert.deepEqual([full.kind, full.code, full.applied], ["full", "OOM", "no"]);
   await server.kill();
-  const away = await errorOf(server.url);
-  assert.deepEqual([away.kind, away.applied, away.retryable], ["unavailable", "no", true]);
+  await withQueue(server.url, async (queue) => {
+    await assert.rejects(queue.push(""), (error: DueqError) => {
+      assert.deepEqual([error.kind, error.applied, error.retryable], ["unavailable", "no", true]);
+      return true;
+    });
+  });
 });
 
 test("an aborted caller leaves the batch to the others", async () => {

@@ -43,8 +43,7 @@ async function knowsReplica(port: number): Promise<boolean> {
 for (const [name, driver] of Object.entries({ "node-redis": undefined, ioredis })) {
   test(`${name}: calls and workers follow a failover`, { timeout: 60_000 }, async () => {
     const server = await RedisServer.start();
-    await RedisServer.start("--replicaof", `127.0.0.1 ${server.port}`);
-    await until(async () => String(await server.command("INFO", "replication")).includes("state=online"));
+    await server.replica();
     const port = await startSentinel(server);
     await until(() => knowsReplica(port));
     const runs = new Counter();

@@ -54,6 +54,14 @@ export class RedisServer {
     return server;
   }
 
+  /** A server that has what this one has. */
+  async replica(): Promise<RedisServer> {
+    await this.command("CONFIG", "SET", "repl-diskless-sync-delay", 0); // it waits 5 s for further replicas otherwise
+    const replica = await RedisServer.start("--replicaof", `127.0.0.1 ${this.port}`);
+    await until(async () => String(await this.command("INFO", "replication")).includes("state=online"));
+    return replica;
+  }
+
   get url(): string {
     return `redis://127.0.0.1:${this.port}/`;
   }

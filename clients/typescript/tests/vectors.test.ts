@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { DueqError, Message } from "../src/index.js";
+import { DueqError, Durability, Message, Schedule } from "../src/index.js";
 import { ofReply } from "../src/errors.js";
 import { shown, type Bytes, type Options } from "../src/model.js";
-import { claim, get, readReply, result, verdict, type Raw } from "../src/replies.js";
+import { claim, get, isChange, readReply, result, verdict, type Raw } from "../src/replies.js";
 import { idOfFollowUp, indexOf, Keys, PartitionMap } from "../src/routes.js";
 import { ROOT } from "./servers_for_tests.js";
 
@@ -119,7 +119,8 @@ test("whole replies are decoded as by the Rust library", () => {
       const read = readReply(verb, raw(reply));
       if (verb === "claim") {
         const { left, granted } = claim(read);
-        assert.deepEqual({ header: plain(read.header), left, granted: granted.map(plain) }, wanted);
+        const shownOf = ({ isTick: _, ...one }: (typeof granted)[number]) => plain(one);
+        assert.deepEqual({ header: plain(read.header), left, granted: granted.map(shownOf) }, wanted);
         return;
       }
       const found = get(read, Buffer.from(""));
@@ -127,6 +128,30 @@ test("whole replies are decoded as by the Rust library", () => {
       delete stored?.id;
       assert.deepEqual({ stored, end: found && "end" in found ? plain(found.end) : null }, wanted);
     });
+  }
+});
+
+test("what replicas confirm is judged as by the Rust library", () => {
+  for (const line of vectors("changes")) {
+    assert.equal(isChange(line.verb, line.result), line.is_change, JSON.stringify(line));
+  }
+  for (const { local, replicas, answer, confirmed } of vectors("waits")) {
+    const durability =
+      local === undefined
+        ? Durability.replicated(replicas, 1_000)
+        : Durability.fsynced({ local, replicas, timeout: 1_000 });
+    assert.equal(durability.shortfall(answer) === "", confirmed, String(answer));
+  }
+});
+
+test("schedules are declared as by the Rust library", () => {
+  for (const line of vectors("schedules")) {
+    const options = Object.entries(line.options).map(([name, value]) => [
+      camel(name.replace(/_(us|ms)$/, "")),
+      name.endsWith("_us") ? (value as number) / 1_000 : value,
+    ]);
+    const { arguments: words } = new Schedule(line.name, Object.fromEntries(options));
+    assert.deepEqual(words.map(String), line.arguments);
   }
 });
 

@@ -4,6 +4,7 @@
 //! `DUEQ_WRITE_VECTORS=1 cargo test --package dueq --lib vectors` writes the files again.
 
 mod produced;
+mod promised;
 mod replies;
 mod routes;
 mod shared;
@@ -21,6 +22,9 @@ fn client_vectors_are_what_this_library_does() {
         ("results", produced::results()),
         ("verdicts", produced::verdicts()),
         ("replies", replies::replies()),
+        ("changes", promised::changes()),
+        ("waits", promised::waits()),
+        ("schedules", promised::schedules()),
     ];
     for (name, lines) in files {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("clients/vectors");

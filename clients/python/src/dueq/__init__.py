@@ -2,7 +2,9 @@
 
 from .client import Client, Queue
 from .delivery import Delivery, Retry, Settlement
+from .durability import Durability
 from .errors import Applied, DueqError, ErrorKind
+from .in_batches import in_batches
 from .model import (
     CancelOutcome,
     EndKind,
@@ -20,6 +22,18 @@ from .model import (
     SettleOutcome,
     StoredMessage,
 )
+from .schedules import (
+    MissedPolicy,
+    OverlapPolicy,
+    Schedule,
+    ScheduleChange,
+    ScheduleChanges,
+    ScheduleHandle,
+    ScheduleInfo,
+    ScheduleSet,
+    ScheduleState,
+    Tick,
+)
 from .worker import Worker
 
 __version__ = "0.1.0"
@@ -30,14 +44,17 @@ __all__ = [
     "Client",
     "Delivery",
     "DueqError",
+    "Durability",
     "EndKind",
     "ErrorKind",
     "Message",
     "MessageEnd",
     "MessageState",
+    "MissedPolicy",
     "OnConflict",
     "OnExpire",
     "Options",
+    "OverlapPolicy",
     "PushOutcome",
     "Queue",
     "Receipt",
@@ -45,11 +62,20 @@ __all__ = [
     "Rescheduled",
     "Retry",
     "RunNowOutcome",
+    "Schedule",
+    "ScheduleChange",
+    "ScheduleChanges",
+    "ScheduleHandle",
+    "ScheduleInfo",
+    "ScheduleSet",
+    "ScheduleState",
     "SettleOutcome",
     "Settlement",
     "StoredMessage",
+    "Tick",
     "Worker",
     "connect",
+    "in_batches",
 ]
 
 

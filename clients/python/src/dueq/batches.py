@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 
-from .errors import Applied, DueqError, ErrorKind, unexpected
+from .durability import Durability
+from .errors import Applied, DueqError, ErrorKind, unconfirmed, unexpected
 from .partition import PATIENCE, Attempt, Partition, Patience
-from .replies import Reply, verdict
-from .servers import Word
+from .replies import Reply, is_change, verdict
+from .server import Word
 
 BATCH_BYTES = 1024 * 1024
 ENOUGH = 32
@@ -61,10 +63,10 @@ class _Item:
 class Lane:
     """The calls of one verb at one partition, under one fence."""
 
-    def __init__(self, partition: Partition, verb: str, fence: str = "") -> None:
+    def __init__(self, partition: Partition, verb: str, fence: str = "", durability: Durability | None = None) -> None:
         self._partition = partition
         self._verb = verb
-        self._fence = fence
+        self._send = partial(_Call, partition, verb, fence, durability)
         self._most = _MOST.get(verb, 128)
         # Nobody waits for the settlements of handlers, so they wait a little for each other.
         self._linger = LINGER if verb in _SETTLEMENTS else 0.0
@@ -132,7 +134,7 @@ class Lane:
         if not batch:
             return
         self._last_sent = monotonic()
-        task = asyncio.get_running_loop().create_task(_Call(self._partition, self._verb, self._fence, batch).finish())
+        task = asyncio.get_running_loop().create_task(self._send(batch).finish())
         self._calls[task] = not all(item.repeatable for item in batch)
         task.add_done_callback(self._ended)
         self._wake(asyncio.get_running_loop())
@@ -146,10 +148,13 @@ class Lane:
 class _Call:
     """A batch that is sent until each of its items has a result."""
 
-    def __init__(self, partition: Partition, verb: str, fence: str, batch: list[_Item]) -> None:
+    def __init__(
+        self, partition: Partition, verb: str, fence: str, durability: Durability | None, batch: list[_Item]
+    ) -> None:
         self._partition = partition
         self._verb = verb
         self._fence = fence
+        self._durability = durability
         self._batch = batch
         self._patience = Patience()
         self._began = monotonic()
@@ -179,15 +184,28 @@ class _Call:
         batch, arguments = self._arguments()
         verb = "cancel" if self._verb == "cancel_dead" else self._verb
         try:
-            reply = await self._partition.call(verb, *prefix, *arguments, fence=self._fence)
+            reply = await self._partition.call(
+                verb, *prefix, *arguments, fence=self._fence, durability=self._durability
+            )
             texts = _texts(verb, reply, len(batch))
         except DueqError as error:
             self._not_replied(error)
             return
+        missing, again = reply.missing, list[_Item]()
+        may_repeat = isinstance(missing, DueqError) and self._patience.allows(missing, True)
         self._batch = []
         for item, text in zip(batch, texts, strict=True):
-            self._judge(item, text, reply.header.now_us)
-        if self._batch:
+            if not missing or not is_change(verb, text):
+                self._judge(item, text, reply.header.now_us)
+            elif may_repeat and item.repeatable:
+                again.append(item)  # another master may lack the change
+            else:
+                failed = isinstance(missing, DueqError)
+                item.finish(unconfirmed(verb, f"the wait for it failed: {missing}" if failed else str(missing)))
+        if again:
+            self._batch += again
+            self._repeated = True
+        elif self._batch:
             self._attempt = None  # the items that are left are sent as a new call
             self._repeated = False
 

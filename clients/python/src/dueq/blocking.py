@@ -10,9 +10,12 @@ from datetime import datetime
 from typing import Any, TypeVar, Unpack
 
 from . import client as asyncio_client
+from . import schedules as of
 from .consumer import Handler
 from .delivery import Retry
+from .durability import Durability
 from .errors import DueqError, invalid
+from .in_batches import InBatches
 from .model import (
     CancelOutcome,
     Id,
@@ -96,6 +99,18 @@ class Queue:
     def name(self) -> str:
         return self._queue.name
 
+    def durability(self, durability: Durability | None) -> Queue:
+        return Queue(self._client, self._queue.durability(durability))
+
+    def schedules(self, set: str) -> ScheduleSet:
+        return ScheduleSet(self._client, self._queue.schedules(set))
+
+    def schedule(self, name: str) -> ScheduleHandle:
+        return ScheduleHandle(self._client, self._queue.schedule(name))
+
+    def list_schedules(self) -> list[of.ScheduleInfo]:
+        return self._client.wait_for(self._queue.list_schedules())
+
     def push(self, payload: bytes | str, **options: Unpack[Options]) -> Receipt:
         return self._client.wait_for(self._queue.push(payload, **options))
 
@@ -125,6 +140,37 @@ class Queue:
         return self._client.wait_for(self._queue.end_of(id))
 
 
+class ScheduleSet:
+    """The calls of `dueq.ScheduleSet`."""
+
+    def __init__(self, client: Client, set: of.ScheduleSet) -> None:
+        self._client = client
+        self._set = set
+
+    def apply(self, schedules: Iterable[of.Schedule], **options: Unpack[of.ApplyOptions]) -> of.ScheduleChanges:
+        return self._client.wait_for(self._set.apply(schedules, **options))
+
+
+class ScheduleHandle:
+    """The calls of `dueq.ScheduleHandle`."""
+
+    def __init__(self, client: Client, handle: of.ScheduleHandle) -> None:
+        self._client = client
+        self._handle = handle
+
+    def get(self) -> of.ScheduleInfo | None:
+        return self._client.wait_for(self._handle.get())
+
+    def pause(self) -> bool:
+        return self._client.wait_for(self._handle.pause())
+
+    def resume(self) -> bool:
+        return self._client.wait_for(self._handle.resume())
+
+    def remove(self) -> bool:
+        return self._client.wait_for(self._handle.remove())
+
+
 class Worker:
     """A worker whose `run` blocks the calling thread. Blocking handlers run in threads of their own."""
 
@@ -136,7 +182,7 @@ class Worker:
     def queue(
         self,
         queue: Queue | str,
-        handler: Handler,
+        handler: Handler | InBatches,
         *,
         concurrency: int = 16,
         lease: Seconds = 30.0,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from . import replies
 from .batches import Answer
+from .durability import Durability
 from .errors import DueqError, invalid
 from .model import (
     CancelOutcome,
@@ -32,6 +33,8 @@ from .model import (
     unix_ms,
 )
 from .router import Router
+from .routes import HOME
+from .schedules import ScheduleHandle, ScheduleInfo, ScheduleSet, all_schedules
 from .servers import servers_of
 
 if TYPE_CHECKING:
@@ -102,13 +105,31 @@ class Client:
 class Queue:
     """One queue. Calls raise `DueqError`; what may be expected is a value."""
 
-    def __init__(self, client: Client, router: Router) -> None:
+    def __init__(self, client: Client, router: Router, durability: Durability | None = None) -> None:
         self.client = client
         self.router = router
+        self._durability = durability
 
     @property
     def name(self) -> str:
         return self.router.queue
+
+    def durability(self, durability: Durability | None) -> Queue:
+        """This queue with calls that wait until replicas or disks have confirmed them; None: the master's memory."""
+        return Queue(self.client, self.router, durability)
+
+    def schedules(self, set: str) -> ScheduleSet:
+        """A set of schedules to declare: all of one owner, such as those of a service."""
+        return ScheduleSet(self.client, self.router, set)
+
+    def schedule(self, name: str) -> ScheduleHandle:
+        """One schedule of this queue."""
+        return ScheduleHandle(self.client, self.router, name)
+
+    async def list_schedules(self) -> list[ScheduleInfo]:
+        """All schedules of this queue, in the order of their sets."""
+        self.client.check()
+        return await all_schedules(self.router.partition(HOME))
 
     async def push(self, payload: bytes | str, **options: Unpack[Options]) -> Receipt:
         """Stores a message. Without `delay` and `due` it is due at once.
@@ -127,7 +148,7 @@ class Queue:
                 continue
             self.client.check()
             items = [(made[at].id, made[at].arguments, made[at].repeatable) for at in places]
-            for at, answer in zip(places, await self.router.items(verb, items), strict=True):
+            for at, answer in zip(places, await self.router.items(verb, items, self._durability), strict=True):
                 try:
                     found[at] = _receipt(made[at], answer)
                 except DueqError as error:
@@ -139,7 +160,11 @@ class Queue:
         self.client.check()
         try:
             answer = await self.router.item(
-                _verb(message), message.id, *message.arguments, repeatable=message.repeatable
+                _verb(message),
+                message.id,
+                *message.arguments,
+                repeatable=message.repeatable,
+                durability=self._durability,
             )
         except DueqError as error:
             raise error.of_message(message.id) from error.__cause__
@@ -191,7 +216,7 @@ class Queue:
     async def _item(self, verb: str, id: bytes, *more: str, repeatable: bool = True) -> replies.Result:
         self.client.check()
         try:
-            answer = await self.router.item(verb, id, id, *more, repeatable=repeatable)
+            answer = await self.router.item(verb, id, id, *more, repeatable=repeatable, durability=self._durability)
         except DueqError as error:
             raise error.of_message(id) from error.__cause__
         return decoded("cancel" if verb == "cancel_dead" else verb, answer)

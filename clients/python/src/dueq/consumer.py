@@ -17,6 +17,7 @@ from . import replies
 from .client import Queue
 from .delivery import Delivery, Retry, Settlement
 from .errors import Applied, DueqError, ErrorKind, invalid
+from .in_batches import Batches
 from .model import Message, SettleOutcome
 from .node import Node, end_all
 from .partition import Partition
@@ -354,6 +355,8 @@ class Consumer:
         nodes = [node for node, _ in self._nodes.values()]
         self._is_stopping = True
         await asyncio.gather(*(node.stop_claiming() for node in nodes))
+        if isinstance(self._handler, Batches):
+            self._handler.close()
         end = monotonic() + grace
         while self._held and monotonic() < end:
             tasks = [held.task for held in self._held if held.task is not None]

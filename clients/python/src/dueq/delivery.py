@@ -12,6 +12,7 @@ from typing import Any
 from .errors import invalid
 from .model import Message, Seconds, due_word, milliseconds, shown
 from .replies import Granted
+from .schedules import Tick
 
 _DOUBLINGS = 31
 
@@ -164,6 +165,12 @@ class Delivery:
     @property
     def cost(self) -> int:
         return self._granted.cost
+
+    @property
+    def tick(self) -> Tick | None:
+        """The schedule and the fire of a message that a schedule has made."""
+        name, at, ms = self.id.rpartition("@")
+        return Tick(name, int(ms)) if self._granted.is_tick and at and ms.isdecimal() else None
 
     @property
     def is_lost(self) -> bool:

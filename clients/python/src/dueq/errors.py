@@ -14,6 +14,8 @@ class ErrorKind(StrEnum):
     """The server cannot be reached, or does not serve calls now."""
     TIMEOUT = "timeout"
     """No reply came in time."""
+    UNCONFIRMED = "unconfirmed"
+    """The master has made the change, and too few replicas or disks have confirmed it: a failover may undo it."""
     FULL = "full"
     """The queue's limit of messages, or the server's memory, is reached."""
     DENIED = "denied"
@@ -63,7 +65,7 @@ class DueqError(Exception):
     @property
     def retryable(self) -> bool:
         """Whether the same call may succeed later. `applied` says whether repeating it is harmless."""
-        return self.kind in (ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT, ErrorKind.FULL)
+        return self.kind in (ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT, ErrorKind.UNCONFIRMED, ErrorKind.FULL)
 
     @property
     def is_remapped(self) -> bool:
@@ -89,6 +91,11 @@ class DueqError(Exception):
 
 def invalid(text: str, code: str | None = None) -> DueqError:
     return DueqError(ErrorKind.INVALID_INPUT, Applied.NO, text, code=code)
+
+
+def unconfirmed(verb: str, shortfall: str) -> DueqError:
+    text = f"{verb}: the master has done it, but {shortfall}; a failover may undo it: the same call again waits again"
+    return DueqError(ErrorKind.UNCONFIRMED, Applied.YES, text)
 
 
 def unexpected(verb: str, what: object) -> DueqError:

@@ -8,10 +8,12 @@ import secrets
 from time import monotonic
 
 from .clock import Clock
+from .durability import Durability
 from .errors import Applied, DueqError, ErrorKind
 from .replies import Reply
 from .routes import Keys
-from .servers import Servers, Word
+from .server import Word
+from .servers import Servers
 
 PATIENCE = 10.0
 """How long a call is repeated before its error is reported."""
@@ -62,11 +64,15 @@ class Partition:
         self.keys = Keys(queue, tag)
         self.clock = Clock()
 
-    async def call(self, verb: str, *arguments: Word, fence: str = "") -> Reply:
+    async def call(self, verb: str, *arguments: Word, fence: str = "", durability: Durability | None = None) -> Reply:
         """One try of a call."""
         sent = monotonic()
-        raw = await self._servers.run(verb, self.keys.ten, (fence, *arguments))
-        reply = Reply.read(verb, raw, sent, monotonic())
+        missing: str | DueqError = ""
+        if durability is None:
+            raw = await self._servers.run(verb, self.keys.ten, (fence, *arguments))
+        else:
+            raw, missing = await self._servers.run_durably(verb, self.keys.ten, (fence, *arguments), durability)
+        reply = Reply.read(verb, raw, sent, monotonic(), missing)
         self.clock.observe(sent, reply.received, reply.header.now_us)
         return reply
 

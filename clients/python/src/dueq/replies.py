@@ -30,9 +30,13 @@ class Reply:
     body: list[Any]
     sent: float = 0.0
     received: float = 0.0
+    missing: str | DueqError = ""
+    """Which replicas or disks have not confirmed it, or the error of the wait for them."""
 
     @classmethod
-    def read(cls, verb: str, raw: Any, sent: float = 0.0, received: float = 0.0) -> Reply:
+    def read(
+        cls, verb: str, raw: Any, sent: float = 0.0, received: float = 0.0, missing: str | DueqError = ""
+    ) -> Reply:
         try:
             head = raw[0]
             now_us, incarnation, seq, head_ms, deadline_ms, paused = head[:6]
@@ -43,7 +47,7 @@ class Reply:
             header = Header(now_us, incarnation.decode(), seq, _time(head_ms), _time(deadline_ms), paused != 0, epoch)
         except (TypeError, ValueError, LookupError, AttributeError):
             raise unexpected(verb, raw) from None
-        return cls(header, raw[1:], sent, received)
+        return cls(header, raw[1:], sent, received, missing)
 
 
 def _time(ms: int) -> int | None:
@@ -65,6 +69,7 @@ class Granted:
     expires_at_ms: int | None
     cost: int
     snoozes: int
+    is_tick: bool = False
 
 
 def claim(reply: Reply) -> tuple[int, list[Granted]]:
@@ -103,6 +108,7 @@ def _granted(id: bytes, payload: bytes, detail: bytes, queue_limit: int | None) 
         _expiry(words, due_ms),
         _number(words, "cost", 1),
         _number(words, "snoozes", 0),
+        "tick" in words,
     )
 
 
@@ -214,6 +220,19 @@ def result(verb: str, text: str) -> Result:
     if word == "CANCELLED" and detail == "next":
         return Result("next")
     return Result(outcome)
+
+
+_CHANGES = {
+    "push": ("CREATED", "EXISTS", "MOVED", "NEXT"),
+    "cancel": ("CANCELLED",),
+    "reschedule": ("MOVED",),
+    "run_now": ("MOVED", "ALREADY"),
+}
+
+
+def is_change(verb: str, text: str) -> bool:
+    """Whether replicas or disks must confirm before the caller gets this result, also of a change made before."""
+    return text.partition(" ")[0] in _CHANGES["push" if verb == "upsert" else verb]
 
 
 def _refusal(verb: str, word: str, detail: str) -> DueqError:

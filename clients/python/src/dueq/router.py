@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
 
 from .batches import Answer, Lane, Refused
+from .durability import Durability
 from .errors import Applied, DueqError, ErrorKind
 from .model import shown
 from .partition import PATIENCE, Partition, Patience
 from .replies import Reply
 from .routes import HOME, PartitionMap, Step
-from .servers import Servers, Word
+from .server import Word
+from .servers import Servers
 
 _MOVING_PAUSE = 0.02
 _SEARCHED_TAGS = 64
@@ -28,7 +30,7 @@ class Router:
         self.queue = queue
         self.map: PartitionMap | None = None
         self._partitions: dict[str, Partition] = {}
-        self._lanes: dict[tuple[str, str, str], Lane] = {}
+        self._lanes: dict[tuple[str, str, str, Durability | None], Lane] = {}
         self._refreshing = asyncio.Lock()
         self._learned = False
         self._learning: asyncio.Task[None] | None = None
@@ -40,11 +42,12 @@ class Router:
             partition = self._partitions[tag] = Partition(self.servers, self.queue, tag)
         return partition
 
-    def lane(self, tag: str, verb: str, fence: str = "") -> Lane:
-        lane = self._lanes.get((tag, verb, fence))
+    def lane(self, tag: str, verb: str, fence: str = "", durability: Durability | None = None) -> Lane:
+        key = (tag, verb, fence, durability)
+        lane = self._lanes.get(key)
         if lane is None:
             self._lanes = {key: lane for key, lane in self._lanes.items() if key[2] in ("", fence) or not lane.idle}
-            lane = self._lanes[tag, verb, fence] = Lane(self.partition(tag), verb, fence)
+            lane = self._lanes[key] = Lane(self.partition(tag), verb, fence, durability)
         return lane
 
     async def drain(self) -> None:
@@ -52,15 +55,19 @@ class Router:
         for lane in list(self._lanes.values()):
             await lane.drain()
 
-    async def item(self, verb: str, id: bytes, *arguments: Word, repeatable: bool = True) -> Answer:
+    async def item(
+        self, verb: str, id: bytes, *arguments: Word, repeatable: bool = True, durability: Durability | None = None
+    ) -> Answer:
         """Sends one item in a batch of its partition."""
 
         async def send(partition: Partition, fence: str) -> Answer:
-            return await self.lane(partition.tag, verb, fence).submit(*arguments, repeatable=repeatable)
+            return await self.lane(partition.tag, verb, fence, durability).submit(*arguments, repeatable=repeatable)
 
         return await self._routed(id, send)
 
-    async def items(self, verb: str, items: Sequence[tuple[bytes, tuple[Word, ...], bool]]) -> list[Answer | Exception]:
+    async def items(
+        self, verb: str, items: Sequence[tuple[bytes, tuple[Word, ...], bool]], durability: Durability | None
+    ) -> list[Answer | Exception]:
         """Sends many items, as few calls as their partitions allow."""
         if not self._learned:
             await self.learn()
@@ -69,9 +76,10 @@ class Router:
         for id, arguments, repeatable in items:
             steps = _ONE if map is None else map.steps(id)
             if len(steps) == 1:
-                waiting.append(self.lane(steps[0].tag, verb, steps[0].fence).submit(*arguments, repeatable=repeatable))
+                lane = self.lane(steps[0].tag, verb, steps[0].fence, durability)
+                waiting.append(lane.submit(*arguments, repeatable=repeatable))
             else:
-                waiting.append(self.item(verb, id, *arguments, repeatable=repeatable))
+                waiting.append(self.item(verb, id, *arguments, repeatable=repeatable, durability=durability))
         answers: list[Answer | BaseException] = await asyncio.gather(*waiting, return_exceptions=True)
         again = [at for at, answer in enumerate(answers) if isinstance(answer, Refused) or _is_moving(answer)]
         for at in again:
@@ -80,7 +88,7 @@ class Router:
                 answers[at] = answer.error.marked(id=id)
                 continue
             try:
-                answers[at] = await self.item(verb, id, *arguments, repeatable=repeatable)
+                answers[at] = await self.item(verb, id, *arguments, repeatable=repeatable, durability=durability)
             except DueqError as error:
                 answers[at] = error
         for answer in answers:

@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
-from redis._parsers.base import BaseParser
 from redis.asyncio import ConnectionPool
-from redis.asyncio.connection import AbstractConnection, SSLConnection
+from redis.asyncio.connection import SSLConnection
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
 from redis.crc import key_slot
-from redis.exceptions import (
-    AuthenticationError,
-    BusyLoadingError,
-    InvalidResponse,
-    ReadOnlyError,
-    RedisError,
-    ResponseError,
-)
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeout
 
-from ._scripts import SCRIPTS
-from .errors import Applied, DueqError, ErrorKind, invalid, of_reply
+from .durability import Durability
+from .errors import Applied, DueqError, ErrorKind, invalid
+from .server import RESPONSE_LIMIT, Server, Word
 
-RESPONSE_LIMIT = 5.0
-"""How long one command may take before its connection is closed."""
 CONNECT_LIMIT = 2.0
 _REDIRECTS = 5
-# Of versions of redis-py that do not keep the code beside the class.
-_CODES: dict[type, str] = {kind: code for code, kind in BaseParser.EXCEPTION_CLASSES.items() if isinstance(kind, type)}
-Word = str | bytes | int
 
 
 def _settings() -> dict[str, Any]:
@@ -49,147 +33,8 @@ def _settings() -> dict[str, Any]:
     }
 
 
-class Server:
-    """One server, through a pool of redis-py. A call has its connection for itself."""
-
-    def __init__(self, pool: ConnectionPool, address: str) -> None:
-        self._pool = pool
-        self.address = address
-        self._checked = self._closed = self._in_cluster = False
-
-    async def is_in_cluster(self) -> bool:
-        """Whether the server says that it belongs to a cluster."""
-        if not self._checked:
-            async with self.connection() as connection:
-                await self._check(connection)
-        return self._in_cluster
-
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator[AbstractConnection]:
-        """A connection to write to and read from."""
-        if self._closed:
-            raise invalid("the client is closed: make a new one")
-        try:
-            connection: AbstractConnection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
-        except (TimeoutError, RedisError, OSError) as error:
-            raise self._unreached(error) from error
-        try:
-            yield connection
-        finally:
-            await self._pool.release(connection)
-
-    async def call(self, *words: Word, asking: bool = False) -> Any:
-        async with self.connection() as connection:
-            if not self._checked:
-                await self._check(connection)
-            if asking:
-                await self._exchange(connection, "ASKING")
-            return await self._exchange(connection, *words)
-
-    async def run(self, verb: str, keys: Sequence[str], arguments: Sequence[Word], *, asking: bool = False) -> Any:
-        """Calls a script by its hash; loads it where the server does not have it."""
-        sha, text = SCRIPTS[verb]
-        try:
-            return await self.call("EVALSHA", sha, len(keys), *keys, *arguments, asking=asking)
-        except DueqError as error:
-            if error.code != "NOSCRIPT":
-                raise
-        await self.call("SCRIPT", "LOAD", text)
-        return await self.call("EVALSHA", sha, len(keys), *keys, *arguments, asking=asking)
-
-    async def listen(self, channel: str, heard: Callable[[bytes | None], None]) -> None:
-        """Passes on what is published to a shard channel, and None once it is subscribed. Ends with an error."""
-        async with self.connection() as connection:
-            silent = False
-            try:
-                await connection.send_command("SSUBSCRIBE", channel)
-                while True:
-                    message = await connection.read_response(disable_decoding=True, timeout=RESPONSE_LIMIT)
-                    if message is None:
-                        if silent:
-                            raise RedisTimeout("no pong")
-                        await connection.send_command("PING")
-                        silent = True
-                        continue
-                    silent = False
-                    if message[0] == b"sunsubscribe":  # the slot has moved to another server
-                        raise RedisConnectionError("the subscription has ended")
-                    if message[0] in (b"smessage", b"ssubscribe"):
-                        heard(message[2] if message[0] == b"smessage" else None)
-            except (TimeoutError, RedisError, OSError) as error:
-                raise self._failed(error) from error
-            finally:
-                await connection.disconnect(nowait=True)
-
-    async def _exchange(self, connection: AbstractConnection, *words: Word) -> Any:
-        try:
-            await connection.send_command(*words)
-            return await connection.read_response(disable_decoding=True)
-        except (TimeoutError, RedisError, OSError) as error:
-            raise self._failed(error) from error
-
-    async def _check(self, connection: AbstractConnection) -> None:
-        """Refuses a server that is too old, or that may evict a queue. Without a right to INFO nothing is checked."""
-        try:
-            text = (await self._exchange(connection, "INFO", "server", "memory", "cluster")).decode()
-        except DueqError as error:
-            if error.applied is Applied.UNKNOWN or error.kind is ErrorKind.UNAVAILABLE:
-                # Only INFO may have been applied, and the call itself was not sent.
-                raise error.marked(Applied.NO) from error
-            text = ""
-        facts = dict(line.partition(":")[::2] for line in text.splitlines())
-        version = facts.get("valkey_version") or facts.get("redis_version", "7.0")
-        policy = facts.get("maxmemory_policy", "")
-        if int(version.split(".")[0]) < 7:
-            why = f"it has version {version}, and dueq needs Redis 7.0 or Valkey 7.2 or newer"
-        elif policy.startswith("allkeys"):
-            why = f"its maxmemory-policy {policy} evicts messages: set noeviction"
-        else:
-            self._checked, self._in_cluster = True, facts.get("cluster_enabled") == "1"
-            return
-        raise DueqError(ErrorKind.UNSUPPORTED, Applied.NO, f"redis at {self.address} is refused: {why}")
-
-    def _failed(self, error: Exception) -> DueqError:
-        """The error of a call that was sent."""
-        if isinstance(error.__context__, ReadOnlyError):  # a pool of Sentinel reports a demoted master as a lost one
-            return of_reply(self.address, "READONLY the server is a replica now")
-        if isinstance(error, ResponseError | BusyLoadingError | AuthenticationError) or _code(error):
-            return of_reply(self.address, _reply_text(error))
-        if isinstance(error, InvalidResponse):
-            text = f"the reply of redis at {self.address} cannot be read: {error}"
-            return DueqError(ErrorKind.SERVER, Applied.UNKNOWN, text)
-        if isinstance(error, RedisTimeout | TimeoutError):
-            text = f"redis at {self.address} did not answer within {RESPONSE_LIMIT:g} s"
-            return DueqError(ErrorKind.TIMEOUT, Applied.UNKNOWN, text)
-        text = f"the connection to redis at {self.address} was lost: {error}"
-        return DueqError(ErrorKind.UNAVAILABLE, Applied.UNKNOWN, text)
-
-    def _unreached(self, error: Exception) -> DueqError:
-        """The error of a connection that could not be opened: nothing was sent."""
-        if _code(error):
-            return of_reply(self.address, _reply_text(error)).marked(Applied.NO)
-        if isinstance(error, AuthenticationError):
-            text = f"redis at {self.address} refused the user or password: {error}"
-            return DueqError(ErrorKind.DENIED, Applied.NO, text)
-        return DueqError(ErrorKind.UNAVAILABLE, Applied.NO, f"cannot reach redis at {self.address}: {error}")
-
-    async def close(self) -> None:
-        self._closed = True
-        await self._pool.aclose()
-
-
-def _code(error: BaseException) -> str | None:
-    """The code of an error reply that redis-py has a class for."""
-    return getattr(error, "status_code", None) or _CODES.get(type(error))
-
-
-def _reply_text(error: Exception) -> str:
-    """The error reply as the server sent it: redis-py takes the codes that it knows off the text."""
-    text, code = str(error), _code(error)
-    if code is None:
-        word = text.split(" ")[0]
-        return text if word.isupper() else f"ERR {text}"
-    return text if text.startswith(code + " ") else f"{code} {text}"
+Send = Callable[[Server, bool], Awaitable[Any]]
+"""Calls a server, after ASKING if the second argument is true."""
 
 
 class Servers:
@@ -201,11 +46,24 @@ class Servers:
     async def of_key(self, key: str) -> Server:
         raise NotImplementedError
 
+    async def at(self, key: str, send: Send) -> Any:
+        """Sends a call to the server of a key."""
+        return await send(await self.of_key(key), False)
+
     async def run(self, verb: str, keys: Sequence[str], arguments: Sequence[Word]) -> Any:
-        return await (await self.of_key(keys[0])).run(verb, keys, arguments)
+        return await self.at(keys[0], lambda server, asking: server.run(verb, keys, arguments, asking=asking))
+
+    async def run_durably(
+        self, verb: str, keys: Sequence[str], arguments: Sequence[Word], durability: Durability
+    ) -> tuple[Any, str | DueqError]:
+        def send(server: Server, asking: bool) -> Awaitable[Any]:
+            return server.run_durably(verb, keys, arguments, durability, asking=asking)
+
+        answer: tuple[Any, str | DueqError] = await self.at(keys[0], send)
+        return answer
 
     async def call(self, key: str, *words: Word) -> Any:
-        return await (await self.of_key(key)).call(*words)
+        return await self.at(key, lambda server, asking: server.call(*words, asking=asking))
 
     async def close(self) -> None:
         raise NotImplementedError
@@ -263,13 +121,7 @@ class Cluster(Servers):
                 return server
         raise DueqError(ErrorKind.UNAVAILABLE, Applied.NO, f"no master of the cluster serves slot {slot}")
 
-    async def run(self, verb: str, keys: Sequence[str], arguments: Sequence[Word]) -> Any:
-        return await self._follow(keys[0], lambda server, asking: server.run(verb, keys, arguments, asking=asking))
-
-    async def call(self, key: str, *words: Word) -> Any:
-        return await self._follow(key, lambda server, asking: server.call(*words, asking=asking))
-
-    async def _follow(self, key: str, send: Any) -> Any:
+    async def at(self, key: str, send: Send) -> Any:
         server, asking = await self.of_key(key), False
         for _ in range(_REDIRECTS):
             try:
@@ -332,11 +184,8 @@ class Unknown(Servers):
     async def of_key(self, key: str) -> Server:
         return await (await self._found()).of_key(key)
 
-    async def run(self, verb: str, keys: Sequence[str], arguments: Sequence[Word]) -> Any:
-        return await (await self._found()).run(verb, keys, arguments)
-
-    async def call(self, key: str, *words: Word) -> Any:
-        return await (await self._found()).call(key, *words)
+    async def at(self, key: str, send: Send) -> Any:
+        return await (await self._found()).at(key, send)
 
     async def close(self) -> None:
         await self._one.close()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from .consumer import Consumer, Handler, Settings
 from .delivery import Retry
 from .errors import invalid
+from .in_batches import Batches, InBatches
 from .model import Seconds, milliseconds
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Worker:
     def queue(
         self,
         queue: Queue | str,
-        handler: Handler,
+        handler: Handler | InBatches,
         *,
         concurrency: int = 16,
         lease: Seconds = 30.0,
@@ -55,6 +56,11 @@ class Worker:
         if not 1 <= lease_ms <= _MAX_LEASE_MS:
             raise invalid(f"the lease is {lease_ms} ms, it must be 1 to {_MAX_LEASE_MS} (a day)")
         limit = None if time_limit is None else milliseconds(time_limit) / 1_000
+        if isinstance(handler, InBatches):
+            if handler.linger_ms > lease_ms // 3:
+                raise invalid(f"a batch lingers for {handler.linger_ms} ms, more than a third of the lease")
+            most, limit, handler = handler.most, None, Batches(handler, concurrency, limit)
+            concurrency *= most
         settings = Settings(concurrency, lease_ms, retry or Retry(), limit)
         self._consumers.append(Consumer(queue, handler, settings, self.node_id))
         return self
