@@ -88,6 +88,7 @@ func (i *item) wait(ctx context.Context) (answer, error) {
 type lane struct {
 	partition   *partition
 	verb, fence string
+	durability  Durability
 
 	mu        sync.Mutex
 	changed   *sync.Cond
@@ -100,8 +101,8 @@ type lane struct {
 	lastSent  time.Duration
 }
 
-func newLane(partition *partition, verb, fence string) *lane {
-	l := &lane{partition: partition, verb: verb, fence: fence}
+func newLane(partition *partition, key laneKey) *lane {
+	l := &lane{partition: partition, verb: key.verb, fence: key.fence, durability: key.durability}
 	l.changed = sync.NewCond(&l.mu)
 	return l
 }
@@ -264,7 +265,7 @@ func (c *batchCall) send() {
 		c.sortByClaim()
 	}
 	verb := strings.TrimSuffix(c.lane.verb, "_dead")
-	read, err := c.lane.partition.call(context.Background(), verb, c.lane.fence, append(prefix, c.arguments()...)...)
+	read, err := c.lane.partition.callDurably(c.lane.durability, verb, c.lane.fence, append(prefix, c.arguments()...)...)
 	var texts []string
 	if err == nil {
 		texts, err = resultTexts(verb, read, len(c.batch))
@@ -273,12 +274,26 @@ func (c *batchCall) send() {
 		c.notReplied(asError(err))
 		return
 	}
-	batch := c.batch
+	batch, missing := c.batch, read.missing
+	mayRepeat := missing != nil && c.patience.allows(missing, true)
+	var again []*item
 	c.batch = nil
 	for at, text := range texts {
-		c.judge(batch[at], text, read.nowUs)
+		one := batch[at]
+		switch {
+		case missing == nil || !isChange(verb, text):
+			c.judge(one, text, read.nowUs)
+		case mayRepeat && one.repeatable:
+			again = append(again, one) // another master may lack the change
+		case missing.Kind == KindUnconfirmed:
+			one.finish(answer{}, missing)
+		default:
+			one.finish(answer{}, unconfirmed(verb, "the wait for it failed: "+missing.Text))
+		}
 	}
-	if len(c.batch) > 0 {
+	if len(again) > 0 {
+		c.batch, c.repeated = append(c.batch, again...), true
+	} else if len(c.batch) > 0 {
 		c.attempt, c.repeated = nil, false // the items that are left are sent as a new call
 	}
 }

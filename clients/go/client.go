@@ -3,6 +3,7 @@
 package dueq
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"strings"
@@ -84,9 +85,15 @@ func (c *Client) Close() error {
 
 // Queue is one queue. A call that fails returns an [Error]; what may be expected is an [Outcome].
 type Queue struct {
-	client *Client
-	router *router
-	err    error // of a bad name
+	client     *Client
+	router     *router
+	durability Durability
+	err        error // of a bad name or durability
+}
+
+// Durability is this queue with calls that wait until replicas or disks have confirmed them.
+func (q *Queue) Durability(d Durability) *Queue {
+	return &Queue{q.client, q.router, d, cmp.Or(q.err, d.check())}
 }
 
 // Name of the queue.
@@ -114,7 +121,7 @@ func (q *Queue) push(ctx context.Context, message Message) (Receipt, error) {
 	if message.err != nil {
 		return Receipt{}, message.err
 	}
-	found, err := q.router.item(ctx, message.verb(), message.id, message.repeatable, message.arguments()...)
+	found, err := q.router.item(ctx, q.durability, message.verb(), message.id, message.repeatable, message.arguments()...)
 	return receiptOf(message, found, err)
 }
 
@@ -139,7 +146,7 @@ func (q *Queue) PushMany(ctx context.Context, messages []Message) []PushResult {
 	if len(good) == 0 {
 		return results
 	}
-	answers, errs := q.router.messages(ctx, good)
+	answers, errs := q.router.messages(ctx, q.durability, good)
 	for at, place := range places {
 		results[place].Receipt, results[place].Err = receiptOf(good[at], answers[at], errs[at])
 	}
@@ -219,7 +226,7 @@ func (q *Queue) item(ctx context.Context, verb, id string, repeatable bool, more
 	if err := checkID(id); err != nil {
 		return result{}, err
 	}
-	found, err := q.router.item(ctx, verb, id, repeatable, append([]any{id}, more...)...)
+	found, err := q.router.item(ctx, q.durability, verb, id, repeatable, append([]any{id}, more...)...)
 	if err != nil {
 		return result{}, asError(err).ofMessage(id)
 	}

@@ -327,7 +327,7 @@ func (c *consumer) settled(one *held, settlement Settlement) (Outcome, error) {
 		}
 	}
 	ctx := context.Background()
-	found, err := router.lane(one.partition.tag, verb, "").submit(true, arguments...).wait(ctx)
+	found, err := router.lane(laneKey{tag: one.partition.tag, verb: verb}).submit(true, arguments...).wait(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -17,6 +17,8 @@ const (
 	KindUnavailable ErrorKind = "unavailable"
 	// KindTimeout: no reply came in time, or the caller stopped waiting.
 	KindTimeout ErrorKind = "timeout"
+	// KindUnconfirmed: the master has made the change, and too few replicas or disks have confirmed it.
+	KindUnconfirmed ErrorKind = "unconfirmed"
 	// KindFull: the queue's limit of messages, or the server's memory, is reached.
 	KindFull ErrorKind = "full"
 	// KindDenied: the user or password is wrong, or the user lacks a right.
@@ -71,7 +73,7 @@ func (e *Error) Is(target error) bool {
 
 // Retryable says whether the same call may succeed later. Applied says whether repeating it is harmless.
 func (e *Error) Retryable() bool {
-	return e.Kind == KindUnavailable || e.Kind == KindTimeout || e.Kind == KindFull
+	return e.isOutage() || e.Kind == KindUnconfirmed || e.Kind == KindFull
 }
 
 // isRemapped holds if the partition has another map than the caller.

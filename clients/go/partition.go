@@ -72,6 +72,25 @@ func newPartition(servers *servers, queue, tag string) (*partition, error) {
 func (p *partition) call(ctx context.Context, verb, fence string, arguments ...any) (*reply, error) {
 	sent := mono()
 	raw, err := p.servers.run(ctx, verb, p.keys.ten, append([]any{fence}, arguments...))
+	return p.read(verb, raw, err, sent)
+}
+
+// callDurably is one try of a call that waits for replicas or disks.
+func (p *partition) callDurably(d Durability, verb, fence string, arguments ...any) (*reply, error) {
+	if d == (Durability{}) {
+		return p.call(context.Background(), verb, fence, arguments...)
+	}
+	sent := mono()
+	raw, err := p.servers.runDurably(verb, p.keys.ten, append([]any{fence}, arguments...), d)
+	found, _ := raw.(confirmed)
+	read, err := p.read(verb, found.value, err, sent)
+	if err == nil {
+		read.missing = found.missing
+	}
+	return read, err
+}
+
+func (p *partition) read(verb string, raw any, err error, sent time.Duration) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}

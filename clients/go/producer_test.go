@@ -275,7 +275,7 @@ func TestACallerThatLeavesLeavesTheBatchToTheOthers(t *testing.T) {
 		left <- err
 	}
 	go push(leaving, "sent")
-	lane := queue.router.lane(home, "push", "")
+	lane := queue.router.lane(laneKey{tag: home, verb: "push"})
 	until(t, "a call is under way", func() bool { lane.mu.Lock(); defer lane.mu.Unlock(); return lane.calls == 1 })
 	go push(leaving, "waiting")
 	stays := make(chan Receipt, 1)

@@ -25,6 +25,7 @@ type reply struct {
 	header
 	body           []any
 	sent, received time.Duration
+	missing        *Error // what has not confirmed it
 }
 
 func readReply(verb string, raw any, sent, received time.Duration) (*reply, error) {
@@ -52,7 +53,7 @@ func readReply(verb string, raw any, sent, received time.Duration) (*reply, erro
 	if len(head) > 6 {
 		read.epoch = &numbers[6]
 	}
-	return &reply{read, all[1:], sent, received}, nil
+	return &reply{header: read, body: all[1:], sent: sent, received: received}, nil
 }
 
 // timeOf: a negative time other than -1 was not written by dueq. It counts as past, so that due work is not missed.

@@ -27,7 +27,10 @@ type router struct {
 	lanes      map[laneKey]*lane
 }
 
-type laneKey struct{ tag, verb, fence string }
+type laneKey struct {
+	tag, verb, fence string
+	durability       Durability
+}
 
 func newRouter(servers *servers, queue string) (*router, error) {
 	_, err := keysOf(queue, home)
@@ -59,18 +62,17 @@ func (r *router) partitionLocked(tag string) *partition {
 	return found
 }
 
-func (r *router) lane(tag, verb, fence string) *lane {
+func (r *router) lane(key laneKey) *lane {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := laneKey{tag, verb, fence}
 	found := r.lanes[key]
 	if found == nil {
 		for other, old := range r.lanes { // of maps that are past
-			if other.fence != "" && other.fence != fence && old.isIdle() {
+			if other.fence != "" && other.fence != key.fence && old.isIdle() {
 				delete(r.lanes, other)
 			}
 		}
-		found = newLane(r.partitionLocked(tag), verb, fence)
+		found = newLane(r.partitionLocked(key.tag), key)
 		r.lanes[key] = found
 	}
 	return found
@@ -93,9 +95,11 @@ func (r *router) drain() {
 type send func(ctx context.Context, partition *partition, fence string) (answer, error)
 
 // item sends one item in a batch of its partition.
-func (r *router) item(ctx context.Context, verb, id string, repeatable bool, arguments ...any) (answer, error) {
+func (r *router) item(
+	ctx context.Context, durability Durability, verb, id string, repeatable bool, arguments ...any,
+) (answer, error) {
 	return r.routed(ctx, id, func(ctx context.Context, partition *partition, fence string) (answer, error) {
-		return r.lane(partition.tag, verb, fence).submit(repeatable, arguments...).wait(ctx)
+		return r.lane(laneKey{partition.tag, verb, fence, durability}).submit(repeatable, arguments...).wait(ctx)
 	})
 }
 
@@ -105,7 +109,7 @@ func isRefusedForGood(failure *Error) bool {
 }
 
 // messages sends many messages with one verb, as few calls as their partitions allow.
-func (r *router) messages(ctx context.Context, messages []Message) ([]answer, []error) {
+func (r *router) messages(ctx context.Context, durability Durability, messages []Message) ([]answer, []error) {
 	answers, errs := make([]answer, len(messages)), make([]error, len(messages))
 	if err := r.learn(ctx); err != nil {
 		for at := range errs {
@@ -118,11 +122,11 @@ func (r *router) messages(ctx context.Context, messages []Message) ([]answer, []
 	var routed sync.WaitGroup
 	single := func(at int) {
 		one := messages[at]
-		answers[at], errs[at] = r.item(ctx, one.verb(), one.id, one.repeatable, one.arguments()...)
+		answers[at], errs[at] = r.item(ctx, durability, one.verb(), one.id, one.repeatable, one.arguments()...)
 	}
 	for at, one := range messages {
 		if steps := newest.steps(one.id); len(steps) == 1 {
-			lane := r.lane(steps[0].tag, one.verb(), steps[0].fence)
+			lane := r.lane(laneKey{steps[0].tag, one.verb(), steps[0].fence, durability})
 			items[at] = lane.submit(one.repeatable, one.arguments()...)
 			continue
 		}

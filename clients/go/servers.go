@@ -32,6 +32,13 @@ type server struct {
 	client    *redis.Client
 	isChecked atomic.Bool
 	isCluster atomic.Bool
+	canWait   sync.Map // the commands that it was seen to know
+}
+
+// commander is a client of go-redis, or one connection of it.
+type commander interface {
+	Process(ctx context.Context, command redis.Cmder) error
+	Pipeline() redis.Pipeliner
 }
 
 func newServer(address string, open func(connections int) *redis.Client) *server {
@@ -89,18 +96,22 @@ func (s *server) exchange(asking bool, words []any) (any, error) {
 }
 
 func (s *server) send(asking bool, words []any) (any, error) {
+	return s.sendBy(s.client, asking, words)
+}
+
+func (s *server) sendBy(by commander, asking bool, words []any) (any, error) {
 	ctx, sent := context.Background(), false
 	words = slices.Clone(words)
 	last := min(1, len(words)-1)
 	words[last] = written{words[last], &sent}
 	command := redis.NewCmd(ctx, words...)
 	if asking {
-		pipe := s.client.Pipeline()
+		pipe := by.Pipeline()
 		pipe.Do(ctx, "ASKING")
 		_ = pipe.Process(ctx, command)
 		_, _ = pipe.Exec(ctx)
 	} else {
-		_ = s.client.Process(ctx, command)
+		_ = by.Process(ctx, command)
 	}
 	value, err := command.Result()
 	if err == nil || errors.Is(err, redis.Nil) {
@@ -137,8 +148,15 @@ func (s *server) failed(err error) *Error {
 	return &Error{Kind: KindServer, Applied: AppliedUnknown, Text: text, cause: err}
 }
 
-// run calls a script by its hash, and loads it where the server does not have it.
 func (s *server) run(ctx context.Context, asking bool, verb string, keys []string, arguments []any) (any, error) {
+	send := func(asking bool, words ...any) (any, error) { return s.call(ctx, asking, words...) }
+	return evaluate(send, asking, verb, keys, arguments)
+}
+
+// evaluate calls a script by its hash, and loads it where the server does not have it.
+func evaluate(
+	send func(asking bool, words ...any) (any, error), asking bool, verb string, keys []string, arguments []any,
+) (any, error) {
 	script := scripts()[verb]
 	words := make([]any, 0, 3+len(keys)+len(arguments))
 	words = append(words, "EVALSHA", script.sha, len(keys))
@@ -146,14 +164,14 @@ func (s *server) run(ctx context.Context, asking bool, verb string, keys []strin
 		words = append(words, key)
 	}
 	words = append(words, arguments...)
-	value, err := s.call(ctx, asking, words...)
+	value, err := send(asking, words...)
 	if err == nil || asError(err).Code != "NOSCRIPT" {
 		return value, err
 	}
-	if _, err := s.call(ctx, false, "SCRIPT", "LOAD", script.text); err != nil {
+	if _, err := send(false, "SCRIPT", "LOAD", script.text); err != nil {
 		return nil, asError(err).with(AppliedNo)
 	}
-	return s.call(ctx, asking, words...)
+	return send(asking, words...)
 }
 
 // check refuses a server that is too old, or that may evict a queue. Without a right to INFO nothing is checked.

@@ -130,6 +130,11 @@ func (s *redisServer) do(words ...any) any {
 	return value
 }
 
+func (s *redisServer) knows(command string) bool {
+	found, _ := s.do("COMMAND", "INFO", command).([]any)
+	return len(found) == 1 && found[0] != nil
+}
+
 // calls is how many calls of a command the server has served.
 func (s *redisServer) calls(command string) int {
 	for line := range strings.Lines(s.do("INFO", "commandstats").(string)) {

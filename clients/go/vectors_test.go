@@ -188,6 +188,20 @@ func TestVectorsOfResults(t *testing.T) {
 	}
 }
 
+func TestVectorsOfConfirmations(t *testing.T) {
+	for _, line := range vectors(t, "changes") {
+		same(t, line, isChange(line["verb"].(string), line["result"].(string)), line["is_change"])
+	}
+	for _, line := range vectors(t, "waits") {
+		replicas := int(line["replicas"].(float64))
+		durability := Replicated(replicas, time.Second)
+		if local, isFsynced := line["local"].(bool); isFsynced {
+			durability = Fsynced(local, replicas, time.Second)
+		}
+		same(t, line, durability.shortfall(raw(line["answer"])) == "", line["confirmed"])
+	}
+}
+
 func TestVectorsOfVerdicts(t *testing.T) {
 	for _, line := range vectors(t, "verdicts") {
 		then := verdictOf(line["result"].(string), line["repeated"].(bool), int64(line["latest_start_us"].(float64)))

@@ -55,6 +55,7 @@ final class Batches {
   private final String lane;
   private final String verb;
   private final String fence;
+  private final Durability durability;
   private final boolean settles;
   private final int enough;
   // Guarded by this:
@@ -67,7 +68,8 @@ final class Batches {
   private long lastSent = Long.MIN_VALUE / 2;
   private final List<CompletableFuture<Void>> drained = new ArrayList<>();
 
-  Batches(Partition partition, String lane, String fence) {
+  Batches(Partition partition, String lane, String fence, Durability durability) {
+    this.durability = durability;
     this.partition = partition;
     this.lane = lane;
     this.verb = lane.equals(CANCEL_DEAD) ? "cancel" : lane;
@@ -218,21 +220,34 @@ final class Batches {
         return;
       }
       addItems(words);
-      Reply reply;
+      DueqException missing;
       List<String> texts;
       try {
-        reply = partition.call(verb, fence, words);
-        texts = textsOf(reply);
+        var confirmed = partition.callDurably(durability, verb, fence, words);
+        missing = confirmed.missing();
+        texts = textsOf(confirmed.reply());
       } catch (DueqException error) {
         notReplied(error);
         return;
       }
       var sent = batch;
       batch = new ArrayList<>();
+      var again = new ArrayList<Item>();
       for (var at = 0; at < sent.size(); at += 1) {
-        judge(sent.get(at), texts.get(at));
+        var item = sent.get(at);
+        if (missing == null || !Durability.isChange(verb, texts.get(at))) {
+          judge(item, texts.get(at));
+        } else if (item.repeatable && patience.allows(missing, true)) {
+          again.add(item); // another master may lack the change
+        } else {
+          finish(item, missing.kind() == Kind.UNCONFIRMED ? missing
+              : DueqException.unconfirmed(verb, "the wait for it failed: " + missing.getMessage()));
+        }
       }
-      if (!batch.isEmpty()) { // the items that are left are sent as a new call
+      if (!again.isEmpty()) {
+        batch.addAll(again);
+        repeated = true;
+      } else if (!batch.isEmpty()) { // the items that are left are sent as a new call
         attempt = null;
         repeated = false;
       }

@@ -32,7 +32,7 @@ public final class Client implements AutoCloseable {
 
   /** The queue of this name: 1 to 128 bytes, no control characters and none of {@code / { }}. */
   public Queue queue(String name) {
-    return new Queue(this, routers.computeIfAbsent(name, one -> new Router(servers, one)));
+    return new Queue(this, routers.computeIfAbsent(name, one -> new Router(servers, one)), null);
   }
 
   /** A new worker, which handles the messages of the queues that it is given. */

@@ -18,6 +18,8 @@ public final class DueqException extends RuntimeException {
     UNAVAILABLE,
     /** No reply came in time. */
     TIMEOUT,
+    /** The master has made the change, and too few replicas or disks have confirmed it: a failover may undo it. */
+    UNCONFIRMED,
     /** The queue's limit of messages, or the server's memory, is reached. */
     FULL,
     /** The user or password is wrong, or the user lacks a right. */
@@ -82,7 +84,7 @@ public final class DueqException extends RuntimeException {
 
   /** Whether the same call may succeed later. {@link #applied} says whether repeating it is harmless. */
   public boolean retryable() {
-    return isOutage() || kind == Kind.FULL;
+    return isOutage() || kind == Kind.FULL || kind == Kind.UNCONFIRMED;
   }
 
   /** The code of the server's error, such as NOPERM, or TOO_LARGE for a payload above the limit; else null. */
@@ -151,6 +153,11 @@ public final class DueqException extends RuntimeException {
 
   static DueqException unavailable(String text) {
     return new DueqException(Kind.UNAVAILABLE, Applied.NO, text);
+  }
+
+  static DueqException unconfirmed(String verb, String shortfall) {
+    return new DueqException(Kind.UNCONFIRMED, Applied.YES, verb + ": the master has done it, but " + shortfall
+        + "; a failover may undo it: the same call again waits again");
   }
 
   static DueqException unexpected(String verb, Object what) {

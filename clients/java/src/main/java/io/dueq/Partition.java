@@ -76,14 +76,22 @@ final class Partition {
 
   /** One try of a call. */
   Reply call(String verb, String fence, List<?> arguments) {
+    return callDurably(null, verb, fence, arguments).reply();
+  }
+
+  /** A reply, and what has not confirmed it, or the error of the wait; null if nothing is missing. */
+  record Confirmed(Reply reply, DueqException missing) {}
+
+  Confirmed callDurably(Durability durability, String verb, String fence, List<?> arguments) {
     var words = new ArrayList<Object>(1 + arguments.size());
     words.add(fence);
     words.addAll(arguments);
     var sent = Clock.now();
-    var raw = servers.run(verb, keys.ten(), words);
-    var reply = Replies.readReply(verb, raw, sent, Clock.now());
+    var raw = durability == null ? new Server.Confirmed(servers.run(verb, keys.ten(), words), null)
+        : servers.runDurably(verb, keys.ten(), words, durability);
+    var reply = Replies.readReply(verb, raw.reply(), sent, Clock.now());
     clock.observe(sent, reply.received(), reply.header().nowUs());
-    return reply;
+    return new Confirmed(reply, raw.missing());
   }
 
   /** Repeats a call that may be repeated, for up to 10 s. */

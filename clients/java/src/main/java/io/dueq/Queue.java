@@ -25,10 +25,17 @@ import java.util.function.Supplier;
 public final class Queue {
   final Client client;
   final Router router;
+  private final Durability durability;
 
-  Queue(Client client, Router router) {
+  Queue(Client client, Router router, Durability durability) {
     this.client = client;
     this.router = router;
+    this.durability = durability;
+  }
+
+  /** This queue with calls that wait until replicas or disks have confirmed them. */
+  public Queue durability(Durability value) {
+    return new Queue(client, router, value);
   }
 
   public String name() {
@@ -136,7 +143,7 @@ public final class Queue {
 
   private CompletableFuture<Result> item(String verb, byte[] id, List<Object> words, boolean repeatable) {
     client.check();
-    return router.item(verb, id, words, repeatable).handle((answer, error) -> {
+    return router.item(verb, id, words, repeatable, durability).handle((answer, error) -> {
       if (error != null) {
         throw DueqException.of(error).ofMessage(Message.shown(id));
       }

@@ -32,7 +32,7 @@ final class Router {
   private final Map<String, Partition> partitions = new ConcurrentHashMap<>();
   private final ReentrantLock refreshing = new ReentrantLock();
   // Guarded by this:
-  private final Map<List<String>, Batches> lanes = new HashMap<>();
+  private final Map<Name, Batches> lanes = new HashMap<>();
   private boolean isLearned;
   private List<Consumer<DueqException>> early = new ArrayList<>();
 
@@ -50,15 +50,22 @@ final class Router {
     return partitions.computeIfAbsent(tag, one -> new Partition(servers, queue, one));
   }
 
-  synchronized Batches lane(String tag, String verb, String fence) {
-    var name = List.of(tag, verb, fence);
+  /** What the calls of a batch have in common; without a durability they wait for nothing. */
+  private record Name(String tag, String verb, String fence, Durability durability) {}
+
+  Batches lane(String tag, String verb, String fence) {
+    return lane(tag, verb, fence, null);
+  }
+
+  private synchronized Batches lane(String tag, String verb, String fence, Durability durability) {
+    var name = new Name(tag, verb, fence, durability);
     if (!lanes.containsKey(name)) { // those of earlier maps are not called any more
       lanes.entrySet().removeIf(old -> {
-        var oldFence = old.getKey().get(2);
+        var oldFence = old.getKey().fence;
         return !oldFence.isEmpty() && !oldFence.equals(fence) && old.getValue().isIdle();
       });
     }
-    return lanes.computeIfAbsent(name, lane -> new Batches(partition(tag), verb, fence));
+    return lanes.computeIfAbsent(name, lane -> new Batches(partition(tag), verb, fence, durability));
   }
 
   /** Ends when no call is under way. */
@@ -71,7 +78,8 @@ final class Router {
   }
 
   /** Sends one item in a batch of its partition. */
-  CompletableFuture<Answer> item(String verb, byte[] id, List<Object> words, boolean repeatable) {
+  CompletableFuture<Answer> item(String verb, byte[] id, List<Object> words, boolean repeatable,
+      Durability durability) {
     var done = new CompletableFuture<Answer>();
     whenLearned(failure -> {
       if (failure != null) {
@@ -79,7 +87,7 @@ final class Router {
         return;
       }
       BiFunction<Partition, String, CompletableFuture<Answer>> send =
-          (partition, fence) -> lane(partition.tag, verb, fence).submit(words, repeatable);
+          (partition, fence) -> lane(partition.tag, verb, fence, durability).submit(words, repeatable);
       Runnable slowly = () -> Threads.run(() -> {
         try {
           done.complete(routed(id, (partition, fence) -> await(send.apply(partition, fence))));

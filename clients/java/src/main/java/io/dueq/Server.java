@@ -22,13 +22,16 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletionStage;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.BiFunction;
 import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
+import java.util.function.Function;
 import java.util.function.Supplier;
 
 /** One server: a connection that all calls share, and one for each call that blocks. Its methods block. */
@@ -37,6 +40,10 @@ final class Server {
   private static final long RESPONSE_LIMIT = TimeUnit.SECONDS.toNanos(5);
   /** By how much a wait that is late tells that this process did not run. */
   private static final long STOPPED = TimeUnit.MILLISECONDS.toNanos(500);
+  private static final String PLACEHOLDER = "\0" + "-".repeat(70);
+  /** A full server accepts a write after one that needs no memory, within one script. */
+  private static final String TOUCH = "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then "
+      + "redis.call('HDEL', KEYS[1], '') redis.call('HSET', KEYS[1], ARGV[1], '') end";
 
   final String address;
   private final RedisClient redis;
@@ -44,6 +51,7 @@ final class Server {
   private final ReentrantLock opening = new ReentrantLock();
   private final Set<Line> lines = new HashSet<>();
   private final Deque<Line> idle = new ArrayDeque<>();
+  private final Set<String> canWait = ConcurrentHashMap.newKeySet();
   private volatile Line shared;
   private volatile Map<String, String> facts;
   private volatile boolean isClosed;
@@ -84,36 +92,81 @@ final class Server {
   Object call(List<?> words, boolean asking) {
     var line = line();
     check();
-    if (asking) {
-      line.send(List.of("ASKING")); // the call behind it fails too
-    }
-    return exchange(line, words);
+    return exchange(line, words, asking, RESPONSE_LIMIT);
+  }
+
+  Object run(String verb, List<String> keys, List<?> arguments, boolean asking) {
+    return run(verb, keys, arguments, asking, this::call);
   }
 
   /** Calls a script by its hash; loads it where the server does not have it. */
-  Object run(String verb, List<String> keys, List<?> arguments, boolean asking) {
+  private static Object run(String verb, List<String> keys, List<?> arguments, boolean asking,
+      BiFunction<List<?>, Boolean, Object> send) {
     var script = Scripts.of(verb);
     var words = new ArrayList<Object>(3 + keys.size() + arguments.size());
     words.addAll(List.of("EVALSHA", script.sha(), keys.size()));
     words.addAll(keys);
     words.addAll(arguments);
     try {
-      return call(words, asking);
+      return send.apply(words, asking);
     } catch (DueqException error) {
       if (!"NOSCRIPT".equals(error.code())) {
         throw error;
       }
     }
     try {
-      call(List.of("SCRIPT", "LOAD", script.text()), false);
+      send.apply(List.of("SCRIPT", "LOAD", script.text()), false);
     } catch (DueqException error) {
       throw error.as(Applied.NO);
     }
-    return call(words, asking);
+    return send.apply(words, asking);
+  }
+
+  /** The reply of a script, and what has not confirmed it, or the error of the wait; null if nothing is missing. */
+  record Confirmed(Object reply, DueqException missing) {}
+
+  /** Calls a script and waits on the same connection: another one may lead to another master. */
+  Confirmed runDurably(String verb, List<String> keys, List<?> arguments, Durability durability, boolean asking) {
+    return alone(new Stop(), line -> {
+      if (!canWait.contains(durability.command())) {
+        probe(line, durability);
+      }
+      var raw = run(verb, keys, arguments, asking, (words, ask) -> exchange(line, words, ask, RESPONSE_LIMIT));
+      if (Replies.readReply(verb, raw, 0, 0).header().incarnation().isEmpty()) {
+        return new Confirmed(raw, null); // without a queue there is nothing to lose
+      }
+      try {
+        // WAIT counts the writes of its own connection, and a script that finds its work done writes nothing.
+        exchange(line, List.of("EVAL", TOUCH, 1, keys.get(5), PLACEHOLDER), asking, RESPONSE_LIMIT);
+        var limit = RESPONSE_LIMIT + TimeUnit.MILLISECONDS.toNanos(durability.timeoutMs());
+        var shortfall = durability.shortfall(exchange(line, durability.words(false), false, limit));
+        return new Confirmed(raw, shortfall == null ? null : DueqException.unconfirmed(verb, shortfall));
+      } catch (DueqException error) {
+        var isMoved = "MOVED".equals(error.code()) || "ASK".equals(error.code());
+        return new Confirmed(raw, !isMoved ? error : DueqException
+            .unavailable("the keys are at another server now: " + error.getMessage()).as(Applied.UNKNOWN));
+      }
+    });
+  }
+
+  /** Refuses a server that cannot wait, before any change. */
+  private void probe(Line line, Durability durability) {
+    try {
+      exchange(line, durability.words(true));
+    } catch (DueqException error) {
+      var why = Durability.unfit(error.detail());
+      throw why == null ? error.as(Applied.NO)
+          : new DueqException(Kind.UNSUPPORTED, Applied.NO, "redis at " + address + " is not fit: " + why);
+    }
+    canWait.add(durability.command());
   }
 
   /** A call that blocks, on a connection of its own, which is closed by the stop. */
   Object block(List<?> words, Stop stop, boolean asking) {
+    return alone(stop, line -> exchange(line, words, asking, RESPONSE_LIMIT));
+  }
+
+  private <T> T alone(Stop stop, Function<Line, T> work) {
     check();
     Line line;
     synchronized (lines) {
@@ -124,10 +177,7 @@ final class Server {
     }
     stop.begin(line);
     try {
-      if (asking) {
-        line.send(List.of("ASKING"));
-      }
-      return exchange(line, words);
+      return work.apply(line);
     } finally {
       stop.end(line);
       synchronized (lines) {
@@ -164,7 +214,7 @@ final class Server {
     });
     stop.begin(line);
     try {
-      waited(line, connection.async().ssubscribe(channel.getBytes(StandardCharsets.UTF_8)));
+      waited(line, connection.async().ssubscribe(channel.getBytes(StandardCharsets.UTF_8)), RESPONSE_LIMIT);
       heard.accept(null);
       while (!stop.isStopped() && !line.isLost() && isHere.getAsBoolean()) {
         if (ended.await(1, TimeUnit.SECONDS)) {
@@ -274,11 +324,18 @@ final class Server {
   }
 
   private Object exchange(Line line, List<?> words) {
+    return exchange(line, words, false, RESPONSE_LIMIT);
+  }
+
+  private Object exchange(Line line, List<?> words, boolean asking, long limit) {
     if (line.isLost()) {
       throw DueqException.unavailable("the connection to redis at " + address + " was lost");
     }
     try {
-      return waited(line, line.send(words));
+      if (asking) {
+        line.send(List.of("ASKING")); // the call behind it fails too
+      }
+      return waited(line, line.send(words), limit);
     } catch (DueqException error) {
       if ("READONLY".equals(error.code())) {
         line.close(); // the next connection asks where the master is
@@ -288,17 +345,18 @@ final class Server {
   }
 
   /** The reply of a command that was sent. A line that does not answer is closed. */
-  private <T> T waited(Line line, CompletionStage<T> reply) {
+  private <T> T waited(Line line, CompletionStage<T> reply, long limit) {
     var future = reply.toCompletableFuture();
     for (;;) {
       var began = Clock.now();
       try {
-        return future.get(RESPONSE_LIMIT, TimeUnit.NANOSECONDS);
+        return future.get(limit, TimeUnit.NANOSECONDS);
       } catch (TimeoutException error) {
         // This process did not run, and its server perhaps neither, as when their machine sleeps.
-        if (Clock.now() < began + RESPONSE_LIMIT + STOPPED) {
+        if (Clock.now() < began + limit + STOPPED) {
           line.close();
-          throw new DueqException(Kind.TIMEOUT, Applied.UNKNOWN, "redis at " + address + ": no answer within 5 s");
+          throw new DueqException(Kind.TIMEOUT, Applied.UNKNOWN, "redis at " + address + ": no answer within "
+              + TimeUnit.NANOSECONDS.toSeconds(limit) + " s");
         }
       } catch (InterruptedException error) {
         Thread.currentThread().interrupt();

@@ -200,6 +200,10 @@ final class Servers {
     return follow(keys.get(0), (server, asking) -> server.run(verb, keys, arguments, asking));
   }
 
+  Server.Confirmed runDurably(String verb, List<String> keys, List<?> arguments, Durability durability) {
+    return follow(keys.get(0), (server, asking) -> server.runDurably(verb, keys, arguments, durability, asking));
+  }
+
   Object call(String key, List<?> words) {
     return follow(key, (server, asking) -> server.call(words, asking));
   }

@@ -191,9 +191,9 @@ class ConsumerTest {
     var runs = new AtomicInteger();
     run(delivery -> {
       runs.incrementAndGet();
-      Thread.sleep(2_500);
+      Thread.sleep(4_500);
       return null;
-    }, options().lease(Duration.ofMillis(600)));
+    }, options().lease(Duration.ofSeconds(3)));
     queue.push(message("a", 0));
     until(() -> meta("acked") == 1);
     assertEquals(1, runs.get());

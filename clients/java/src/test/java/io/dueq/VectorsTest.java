@@ -186,6 +186,20 @@ class VectorsTest {
   }
 
   @Test
+  void changesAreConfirmedAsByTheRustLibrary() throws IOException {
+    for (var line : vectors("changes")) {
+      var found = Durability.isChange((String) line.get("verb"), (String) line.get("result"));
+      assertEquals(line.get("is_change"), found, line.toString());
+    }
+    for (var line : vectors("waits")) {
+      var replicas = ((Long) line.get("replicas")).intValue();
+      var durability = line.get("local") instanceof Boolean local
+          ? Durability.fsynced(local, replicas, Duration.ofSeconds(1)) : Durability.replicated(replicas, Duration.ofSeconds(1));
+      assertEquals(line.get("confirmed"), durability.shortfall(line.get("answer")) == null, line.toString());
+    }
+  }
+
+  @Test
   void repeatedPushesAreJudgedAsByTheRustLibrary() throws IOException {
     for (var line : vectors("verdicts")) {
       var found = Replies.verdict((String) line.get("result"), (Boolean) line.get("repeated"),
