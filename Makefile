@@ -12,6 +12,7 @@ help:
 	@echo '                DUEQ_TEST_SERVERS=/path/redis-server:/path/valkey-server tests on these, one after the other'
 	@echo 'make check      formatting, lints, docs, unused dependencies, the packed crate and the oldest Rust'
 	@echo 'make dist       packs the program into target/dist: archive, wheel, npm, Debian, Homebrew, SBOM; a release build first'
+	@echo '                and the libraries of clients/ into target/dist/clients: wheel, sdist, npm, jars, zip of the Go module'
 	@echo 'make ops        packages, workflows, image, chart and rules, each by the tools that people run; target/tools has these'
 	@echo 'make lua        writes lua/dist, the scripts that clients load, from lua and lua/blocks'
 	@echo 'make clients    checks the libraries of clients/ with the toolchains of this machine, and names what it leaves out'
@@ -48,6 +49,7 @@ check:
 
 dist:
 	@scripts/dist $(ARGS)
+	@$(if $(ARGS),,scripts/clients pack)
 
 ops:
 	@scripts/ops $(NAME)

@@ -17,8 +17,7 @@ import (
 )
 
 type message struct {
-	ID      string
-	RawID   []byte `json:"id_base64"`
+	ID      []byte `json:"id_base64"`
 	Payload []byte `json:"payload_base64"`
 	At      int64  `json:",string"`
 }
@@ -37,7 +36,7 @@ func push(queue *dueq.Queue, path string) {
 		}
 		slots <- true
 		all.Go(func() {
-			id := dueq.ID(one.ID + string(one.RawID))
+			id := dueq.ID(string(one.ID))
 			receipt, err := queue.Push(context.Background(), one.Payload, id, dueq.Due(time.UnixMilli(one.At)))
 			if err != nil || receipt.Outcome != dueq.Created {
 				log.Fatal(receipt, err)

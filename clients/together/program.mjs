@@ -14,7 +14,7 @@ async function push() {
   while (lines.length) {
     const pushes = lines.splice(0, 500).map((text) => {
       const line = JSON.parse(text);
-      const id = line.id ?? Buffer.from(line.id_base64, "base64");
+      const id = Buffer.from(line.id_base64, "base64");
       return queue.push(Buffer.from(line.payload_base64, "base64"), { id, due: Number(line.at) });
     });
     for (const receipt of await Promise.all(pushes)) assert(receipt.created, JSON.stringify(receipt));

@@ -17,9 +17,7 @@ async def push(queue: dueq.Queue, text: str) -> None:
     for at in range(0, len(lines), 500):
         pushes = [
             queue.push(
-                base64.b64decode(line["payload_base64"]),
-                id=line["id"] if "id" in line else base64.b64decode(line["id_base64"]),
-                due=int(line["at"]),
+                base64.b64decode(line["payload_base64"]), id=base64.b64decode(line["id_base64"]), due=int(line["at"])
             )
             for line in lines[at : at + 500]
         ]

@@ -49,10 +49,10 @@ def messages_of(languages: list[str], count: int) -> list[Message]:
 
 
 def line_of(message: Message) -> str:
-    line: dict[str, object] = {"payload_base64": base64.b64encode(message.payload).decode(), "at": str(message.due_ms)}
-    try:
+    line = {"payload_base64": base64.b64encode(message.payload).decode(), "at": str(message.due_ms)}
+    if message.language == "rust":
         line["id"] = message.id.decode()
-    except UnicodeDecodeError:
+    else:
         line["id_base64"] = base64.b64encode(message.id).decode()
     return json.dumps(line) + "\n"
 

@@ -4,6 +4,7 @@
 // (PAYLOAD -: standard input, any bytes)
 // An OPTION is a word such as max_attempts=5, expires=+7200000, on_expire=drop or cost=3.
 // Needs Java 17, Jedis (redis.clients:jedis) and, once on the server that REDIS_URL names, `dueq functions load`.
+// A library has this and workers, too: io.dueq:dueq-client, https://github.com/dueq/dueq/tree/main/clients/java
 import static java.nio.charset.StandardCharsets.ISO_8859_1;
 import static java.nio.charset.StandardCharsets.UTF_8;
 

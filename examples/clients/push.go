@@ -3,6 +3,7 @@
 // usage: go run push.go QUEUE ID DELAY_MS PAYLOAD [OPTION...]      (PAYLOAD -: standard input, any bytes)
 // An OPTION is a word such as max_attempts=5, expires=+7200000, on_expire=drop or cost=3.
 // Needs go-redis (go get github.com/redis/go-redis/v9) and, once on the server that REDIS_URL names, `dueq functions load`.
+// A library has this and workers, too: https://github.com/dueq/dueq/tree/main/clients/go
 package main
 
 import (

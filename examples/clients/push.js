@@ -3,6 +3,7 @@
 // usage: node push.js QUEUE ID DELAY_MS PAYLOAD [OPTION...]      (PAYLOAD -: standard input, any bytes)
 // An OPTION is a word such as max_attempts=5, expires=+7200000, on_expire=drop or cost=3.
 // Needs ioredis (npm install ioredis) and, once on the server that REDIS_URL names, `dueq functions load`.
+// A library has this and workers, too: @dueq/client on npm, https://github.com/dueq/dueq/tree/main/clients/typescript
 const crypto = require('node:crypto');
 const fs = require('node:fs');
 const { setTimeout: sleep } = require('node:timers/promises');

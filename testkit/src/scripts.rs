@@ -1,6 +1,6 @@
 //! Calls scripts by EVALSHA, as a program in any language does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -159,6 +159,22 @@ fn keys(queue: &str) -> [String; 10] {
 pub fn fires(times_ms: impl IntoIterator<Item = u64>) -> String {
     let times: Vec<_> = times_ms.into_iter().map(|ms| ms.to_string()).collect();
     format!("2026a 0\n{}", times.join(" "))
+}
+
+/// The verbs by the SHA-1 of their scripts: what a program in any language sends by EVALSHA.
+pub fn verbs_by_sha() -> Result<HashMap<String, &'static str>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lua/dist");
+    let mut verbs = HashMap::new();
+    for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|end| end == "lua") {
+            let verb = path.file_stem().and_then(|name| name.to_str());
+            let verb: &'static str = verb.context("a verb")?.to_owned().leak(); // a few, once
+            let sha = redis::Script::new(&std::fs::read_to_string(&path)?);
+            verbs.insert(sha.get_hash().to_owned(), verb);
+        }
+    }
+    Ok(verbs)
 }
 
 /// The scripts of release 0.1, by verb. In `tests/compat/0.1/scripts.lua` each begins with `#!lua`,

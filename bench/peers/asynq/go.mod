@@ -15,3 +15,7 @@ require (
 	golang.org/x/time v0.14.0 // indirect
 	google.golang.org/protobuf v1.36.10 // indirect
 )
+
+require driver v0.0.0
+
+replace driver => ../common

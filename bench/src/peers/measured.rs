@@ -88,6 +88,7 @@ pub(crate) struct Measured {
     pub(crate) burst_50k_s: Figures,
     pub(crate) bytes_per_message: Figures,
     pub(crate) client_peak_bytes: Figures,
+    pub(crate) idle_requests_per_s: Figures,
     /// The lateness at 1,000 messages a second.
     pub(crate) lateness: Lateness,
     /// The lateness at 10 messages a second.
@@ -101,7 +102,7 @@ pub(crate) struct Measured {
 
 impl Measured {
     /// The figures with a single number, by their names in JSON.
-    pub(crate) fn figures(&self) -> [(&'static str, &Figures); 8] {
+    pub(crate) fn figures(&self) -> [(&'static str, &Figures); 9] {
         [
             ("push_c64_per_s", &self.push_c64_per_s),
             ("push_bulk_per_s", &self.push_bulk_per_s),
@@ -111,6 +112,7 @@ impl Measured {
             ("burst_50k_s", &self.burst_50k_s),
             ("bytes_per_message", &self.bytes_per_message),
             ("client_peak_bytes", &self.client_peak_bytes),
+            ("idle_requests_per_s", &self.idle_requests_per_s),
         ]
     }
 

@@ -40,6 +40,7 @@ const COLUMNS: &[Column] = &[
         |m| m.client_peak_bytes.median().map(|bytes| bytes / 1e6),
         false,
     ),
+    ("idle /s", |m| m.idle_requests_per_s.median(), false),
 ];
 
 impl<'a> Report<'a> {

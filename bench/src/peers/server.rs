@@ -151,6 +151,14 @@ impl Server {
         ))
     }
 
+    /// How many requests the server has read; `None` if it is not a Redis. A pipeline is one. The
+    /// number of commands would include those of scripts.
+    pub(crate) async fn requests(&mut self) -> Result<Option<f64>> {
+        let info = self.info("stats").await?;
+        info.map(|info| number(&info, "total_reads_processed"))
+            .transpose()
+    }
+
     /// The memory of the server's data. For Redis without the buffers of clients, which vary.
     pub(crate) async fn data_bytes(&mut self) -> Result<f64> {
         match self.info("memory").await? {

@@ -36,6 +36,8 @@ enum Place {
     HereOnBeanstalkd,
     /// The driver is a program below bench/peers.
     Peer,
+    /// The same for a library of clients/.
+    Client,
 }
 
 pub(crate) const KINDS: &[Kind] = &[
@@ -99,12 +101,48 @@ pub(crate) const KINDS: &[Kind] = &[
         most_due: u64::MAX,
         place: Place::Peer,
     },
+    Kind {
+        key: "taskiq",
+        required: false,
+        most_due: u64::MAX,
+        place: Place::Peer,
+    },
+    Kind {
+        key: "dramatiq",
+        required: false,
+        most_due: u64::MAX,
+        place: Place::Peer,
+    },
+    Kind {
+        key: "dueq_python",
+        required: false,
+        most_due: u64::MAX,
+        place: Place::Client,
+    },
+    Kind {
+        key: "dueq_typescript",
+        required: false,
+        most_due: u64::MAX,
+        place: Place::Client,
+    },
+    Kind {
+        key: "dueq_go",
+        required: false,
+        most_due: u64::MAX,
+        place: Place::Client,
+    },
+    Kind {
+        key: "dueq_java",
+        required: false,
+        most_due: u64::MAX,
+        place: Place::Client,
+    },
 ];
 
 impl Kind {
-    /// Whether the system is a peer: neither dueq nor the floor.
+    /// Whether the system is a peer: neither dueq, in whatever language, nor the floor.
     pub(crate) fn is_peer(&self) -> bool {
-        !matches!(self.place, Place::Here)
+        !matches!(self.place, Place::Here | Place::Client)
     }
 
     /// The command that starts the system's driver, for the server at that address.
@@ -115,7 +153,7 @@ impl Kind {
                 command.args(["drive", self.key]);
                 command
             }
-            Place::Peer => {
+            Place::Peer | Place::Client => {
                 let mut command = Command::new(root().join("bench/peers/run"));
                 command.arg(self.key);
                 command

@@ -8,7 +8,8 @@ use crate::{Common, output};
 #[derive(Args)]
 #[command(after_help = "\
 Every script and function takes these ten keys in this order. They are quoted for a shell. --lang
-prints a complete producer instead, ready to run. The command asks no server.
+prints a complete producer instead, ready to run; its head names the library of the language,
+which has workers, too. The command asks no server.
 
 Examples (after `dueq functions load`):
   eval redis-cli FCALL dueq_push 10 $(dueq keys orders) \"'' '' order:42 +1500 hello ''\"
@@ -51,6 +52,7 @@ pub(crate) enum Lang {
     /// Python, with redis-py
     Python,
     /// JavaScript on Node.js, with ioredis
+    #[value(aliases = ["javascript", "typescript"])]
     Node,
     /// Go, with go-redis
     Go,
@@ -170,6 +172,14 @@ mod tests {
                 }),
                 "{lang:?}"
             );
+            let library = match lang {
+                Lang::RedisCli | Lang::Sh => "",
+                Lang::Python => "clients/python\n",
+                Lang::Node => "clients/typescript\n",
+                Lang::Go => "clients/go\n",
+                Lang::Java => "clients/java\n",
+            };
+            assert!(filled.contains(library), "{lang:?}: {library}");
             let changed = file.lines().filter(|line| !filled.contains(line)).count();
             assert!(changed <= 5, "{lang:?}: {changed} lines changed");
         }

@@ -54,6 +54,19 @@ fn refused(server: &Server, args: &[&str], advice: &str) -> Result<Output> {
 }
 
 #[test]
+fn a_number_of_partitions_for_a_mistyped_queue_names_the_near_one() -> Result<()> {
+    let server = server()?;
+    let made = dueq(&server, &["partitions", "ordres", "2"])?;
+    assert_eq!(made.code(), Some(0), "{}", made.err());
+    for words in ["made the new queue ordres", "near name: orders"] {
+        assert!(made.err().contains(words), "{}", made.err());
+    }
+    let again = dueq(&server, &["partitions", "ordres", "3"])?;
+    assert!(!again.err().contains("made the new"), "{}", again.err());
+    Ok(())
+}
+
+#[test]
 fn commands_on_an_absent_queue_suggest_a_near_name() -> Result<()> {
     let server = server()?;
     for (verb, rest) in [

@@ -37,6 +37,10 @@ fn bad_queue_name_and_unknown_language_are_wrong_usage() -> Result<()> {
     assert_eq!((refused.status.code(), refused.stdout.len()), (Some(2), 0));
     assert!(String::from_utf8(refused.stderr)?.contains("queue name"));
     assert_eq!(keys(&["a", "--lang", "cobol"])?.status.code(), Some(2));
+    let node = keys(&["a", "--lang", "node"])?.stdout;
+    for other in ["javascript", "typescript"] {
+        assert_eq!(keys(&["a", "--lang", other])?.stdout, node, "{other}");
+    }
     Ok(())
 }
 

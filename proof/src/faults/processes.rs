@@ -136,9 +136,16 @@ fn late(history: &Path, from: u64) -> Result<Option<&'static str>> {
         .find(|word| text.contains(word)))
 }
 
+/// The processes of the library. Programs in other languages cannot be told to remove a queue, and
+/// not each of them asks libc for the time.
+fn of_the_library(stage: &Stage) -> Vec<Arc<Place>> {
+    let crew = stage.crew.iter().filter(|place| !place.is_program());
+    crew.cloned().collect()
+}
+
 /// Starts a node whose wall clock is wrong by minutes, which must make no difference.
 pub(super) async fn wrong_clock(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
-    let place = chosen(&stage.crew, rng, Role::Worker)?;
+    let place = chosen(&of_the_library(stage), rng, Role::Worker)?;
     let sign = if rng.bool() { 1 } else { -1 };
     let offset_ms = sign * 60_000 * rng.i64(WRONG_MINUTES);
     let status = place.until("its start", |status| status.ready).await?;
@@ -161,7 +168,7 @@ pub(super) async fn wrong_clock(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -
 
 /// Makes a worker remove one of its queues while it runs, and add it again.
 pub(super) async fn remove_queue(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
-    let place = chosen(&stage.crew, rng, Role::Worker)?;
+    let place = chosen(&of_the_library(stage), rng, Role::Worker)?;
     let before = place.until("its start", |status| status.ready).await?;
     mark.begin(&place.process(before.life));
     place.signal(Signal::USR2)?;

@@ -79,6 +79,11 @@ impl Place {
         })
     }
 
+    /// Whether a program in another language runs here.
+    pub fn is_program(&self) -> bool {
+        self.arguments.first().is_some_and(|role| role == "program")
+    }
+
     pub fn status(&self) -> Status {
         self.status.borrow().clone()
     }

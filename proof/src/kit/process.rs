@@ -66,6 +66,14 @@ impl Start {
         self
     }
 
+    /// Appends the output of the process to this file.
+    pub(crate) fn recording(mut self, path: &Path) -> Result<Self> {
+        let file = File::options().append(true).open(path);
+        self.0
+            .stdout(file.with_context(|| path.display().to_string())?);
+        Ok(self)
+    }
+
     /// Makes the output of the process readable by lines.
     pub(crate) fn telling(mut self) -> Self {
         self.0.stdout(Stdio::piped());

@@ -18,7 +18,7 @@ use rustix::process::{Signal, getpid};
 use crate::history::{Answer, Event, Role, Verb, Writer, now_us};
 use crate::kit::process::signal;
 use call::call_of;
-use reply::answered;
+pub(crate) use reply::answered;
 
 /// The history of this process. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -47,13 +47,18 @@ impl Diary {
             process: process.to_owned(),
             pid: std::process::id(),
         });
-        let observed = dueq::harness::observe(Recorder {
-            diary: diary.clone(),
-            verbs: Mutex::default(),
-            masters: is_cluster.then(Mutex::default),
-        });
+        let observed = dueq::harness::observe(diary.recorder(is_cluster));
         ensure!(observed, "this process has an observer already");
         Ok(diary)
+    }
+
+    /// Records script calls in this history.
+    pub(crate) fn recorder(&self, is_cluster: bool) -> impl Observer {
+        Recorder {
+            diary: self.clone(),
+            verbs: Mutex::default(),
+            masters: is_cluster.then(Mutex::default),
+        }
     }
 
     /// Writes an event. If that fails, the process ends at once, because a history with a gap

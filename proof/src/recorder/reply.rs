@@ -6,7 +6,7 @@ use super::{batch, text};
 use crate::history::{Answer, ClaimedItem, Event};
 use crate::{payload, stored};
 /// Parses a reply; `None` if this verb cannot reply so. `id` is the id of a get.
-pub(super) fn answered(call: u64, verb: &str, id: &str, reply: &Reply) -> Option<Event> {
+pub(crate) fn answered(call: u64, verb: &str, id: &str, reply: &Reply) -> Option<Event> {
     let Reply::List(parts) = reply else {
         return None;
     };

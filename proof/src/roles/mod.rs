@@ -7,6 +7,7 @@ pub(crate) mod drill;
 mod mover;
 mod operator;
 mod producer;
+mod program;
 mod scheduler;
 mod serving;
 mod settling;
@@ -110,6 +111,12 @@ pub struct Options {
     /// The names of the servers that a consumer uses, each with its port: h1=8377
     #[arg(long, value_delimiter = ',')]
     pub servers: Vec<consumer::Server>,
+    /// The words with which a program in another language starts, before `work` or `push`
+    #[arg(long)]
+    pub command: Option<String>,
+    /// The program is a producer
+    #[arg(long)]
+    pub pushes: bool,
     /// It is broken on purpose
     #[arg(long, value_enum)]
     pub broken: Option<crate::broken::Program>,
@@ -129,6 +136,8 @@ pub enum Kind {
     Serve,
     /// Claims and settles over HTTP
     Consumer,
+    /// A worker or a producer in another language
+    Program,
     /// Calls with old maps of the partitions, and ends after the last call
     Drill,
 }
@@ -137,7 +146,8 @@ pub enum Kind {
 pub async fn run(options: Options) -> Result<()> {
     let role = match options.role {
         Kind::Producer => Role::Producer,
-        Kind::Worker => Role::Worker,
+        Kind::Program if options.pushes => Role::Producer,
+        Kind::Worker | Kind::Program => Role::Worker,
         Kind::Canceller => Role::Canceller,
         Kind::Mover => Role::Mover,
         Kind::Serve => Role::Serve,
@@ -169,6 +179,10 @@ pub async fn run(options: Options) -> Result<()> {
         diary.write(&Event::End);
         return Ok(());
     }
+    if options.role == Kind::Program {
+        // Without an end: what it held then was not given back.
+        return program::run(&options, &diary, stop).await;
+    }
     let Some((client, queues)) = connect(&options, &mut stop).await? else {
         return Ok(());
     };
@@ -186,7 +200,7 @@ pub async fn run(options: Options) -> Result<()> {
         Kind::Scheduler => scheduler::run(&options, queues, stop).await?,
         Kind::Mover => mover::run(&options, queues, &diary, stop, changes).await?,
         Kind::Drill => drill::run(&options, &client, &diary).await?,
-        Kind::Serve | Kind::Consumer => {}
+        Kind::Serve | Kind::Consumer | Kind::Program => {}
     }
     diary.write(&Event::End);
     Ok(())

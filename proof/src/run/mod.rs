@@ -71,6 +71,10 @@ pub struct Options {
     /// Only these faults of a cluster
     #[arg(long, value_delimiter = ',', value_enum, requires = "cluster")]
     pub cluster_faults: Option<Vec<crate::cluster::Kind>>,
+    /// Programs in other languages that work and push beside the others: a file with a line for
+    /// each, its name and the words that start it before `work QUEUE` and `push QUEUE FILE`
+    #[arg(long, conflicts_with = "cluster")]
+    pub programs: Option<PathBuf>,
     /// The server program [default: DUEQ_TEST_SERVERS, or what is on PATH]
     #[arg(long, value_parser = program)]
     pub server: Option<PathBuf>,
@@ -106,6 +110,7 @@ impl Default for Options {
             cluster: false,
             partitions: 12,
             cluster_faults: None,
+            programs: None,
             server: None,
             report: None,
             lease_ms: 2_000,

@@ -7,7 +7,7 @@ export const fill = async (bench, site) => {
     id: `order:${number}`, payload: JSON.stringify({ order: number, items: ["pen", "paper"] }), delay: `${number % 48}h ${number % 50}min`,
   })));
   await site.push("mails", Array.from({ length: 40 }, (_, number) => ({ id: `mail:${number}`, payload: `mail ${number}` })));
-  await site.push("paused", [{ id: "1", payload: "waits" }]);
+  await site.push("paused", [{ id: "1", payload: "waits" }, { id: "order:40", payload: "of two queues" }]);
   await site.call("PUT", "/v1/queues/paused/pause");
   await site.push("mails", [{ id: "later", payload: "later", delay: "1h" }]);
   bench.work("orders", "--exec", "true", "--concurrency", "2");

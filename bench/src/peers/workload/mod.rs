@@ -1,6 +1,7 @@
 //! The workloads.
 
 mod cost;
+mod idle;
 mod life;
 mod order;
 pub(crate) mod push;
@@ -30,6 +31,7 @@ pub(crate) enum Workload {
     Lateness10,
     Burst,
     Bytes,
+    Idle,
     Order,
 }
 
@@ -77,7 +79,7 @@ impl Workload {
     /// How often the workload is repeated.
     pub(crate) fn rounds(self, quick: bool) -> usize {
         match self {
-            Self::Order | Self::Bytes => 1,
+            Self::Order | Self::Bytes | Self::Idle => 1,
             Self::Lateness | Self::Lateness10 if quick => 1,
             _ if quick => 3,
             _ => 5,
@@ -114,6 +116,7 @@ impl Workload {
             Self::Lateness10 => life::lateness(system, 10, if plan.quick { 10 } else { 30 }).await,
             Self::Burst => life::burst(system).await,
             Self::Bytes => push::bytes(system).await,
+            Self::Idle => idle::run(system).await,
             Self::Order => order::run(system).await,
         }
     }

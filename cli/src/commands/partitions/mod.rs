@@ -67,6 +67,7 @@ impl Partitions {
             Some(count) => {
                 let count = usize::from(count);
                 let warning = crowded(count, client.masters());
+                let is_new = !queue.exists().await?;
                 let change = queue.partition_into(count);
                 if !self
                     .pace
@@ -77,6 +78,10 @@ impl Partitions {
                     output::note(&format!(
                         "queue {name} has {count} partitions: nothing to do"
                     ));
+                }
+                if is_new && queue.exists().await? {
+                    common.remark(&format!("{} {}", existing::MADE, self.queue));
+                    existing::note_near(common, &client, &self.queue).await;
                 }
             }
             None => existing::require(&client, &queue).await?,

@@ -32,7 +32,7 @@ pub(in crate::dashboard) const PERCENTILES: Names = &[
     ("max", "line max"),
 ];
 /// Of many queues.
-pub(in crate::dashboard) const LATEST: Names = &[("p99 of the latest queue", "line p99")];
+pub(in crate::dashboard) const LATEST: Names = &[("p99 of the worst queue", "line p99")];
 
 /// What the chart shows: `of_all` has the values of the whole range.
 pub(in crate::dashboard) struct Lines<'a> {

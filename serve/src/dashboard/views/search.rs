@@ -79,13 +79,18 @@ async fn search(page: Page) -> Answer {
         .finish();
     let found: SearchResult = page.api.get(&format!("/v1/search?{params}")).await?;
     let id_segment = dueq_input::id_path(&id);
+    let address = |hit: &Hit| format!("/queues/{}/messages/{id_segment}", segment(&hit.queue));
+    // The page of the only message says more than a table of one row.
+    if let ([hit], true) = (&found.found[..], found.complete) {
+        return see(&page.base, &address(hit));
+    }
     shown.id = show::text(&String::from_utf8_lossy(&id));
     if show::text(&shown.typed) != shown.typed {
         shown.typed.clone_from(&id_segment);
     }
     let row = |hit: &Hit| Row {
         name: show::text(&hit.queue),
-        address: format!("/queues/{}/messages/{id_segment}", segment(&hit.queue)),
+        address: address(hit),
         state: hit.state.clone(),
         time: page.clock.time(hit.time_ms),
         failures: hit.failures,

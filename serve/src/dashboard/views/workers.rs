@@ -167,7 +167,7 @@ impl Node {
             leads,
             report: match node.parked_ms {
                 0 => format!("{} ago", show::duration(node.silent_ms)),
-                ms => format!("parked: the next report is in {}", show::duration(ms)),
+                ms => format!("the next in {}", show::duration(ms)),
             },
         }
     }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use dueq::{Message, Queue};
 use serde_json::Value;
 
-use crate::dashboard::look::{claimed, led, look, submit};
+use crate::dashboard::look::{after, claimed, led, look, submit};
 use crate::instance::{Answer, Instance};
 
 const AT: &str = "/queues/orders/dead";
@@ -191,6 +191,8 @@ async fn only_what_died_in_the_chosen_times_is_counted_and_requeued() -> Result<
     let purge = format!("action=purge&{times}&count=3&typed=3");
     let answer = submit(&instance, None, AT, &purge).await?;
     assert_eq!(ended(&instance, &answer).await?["done"], 3);
+    let page = after(&instance, &answer).await?;
+    assert!(page.contains("Only what died or was due from"), "{page}");
     assert_eq!(queue.stats().await?.dead, 1);
     Ok(())
 }

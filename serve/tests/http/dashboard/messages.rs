@@ -223,7 +223,10 @@ async fn messages_page_escapes_hostile_ids_and_errors() -> Result<()> {
     let mut instance = Instance::open().await?;
     let queue = instance.client.queue("<i>q")?;
     let hostile = "\"><script>alert(1)</script>\u{202e}{{7*7}}";
-    queue.push("x").id(hostile).await?;
+    for name in ["<i>q", "another"] {
+        let queue = instance.client.queue(name)?;
+        queue.push("x").id(hostile).await?;
+    }
     for delivery in claimed(&queue, 1).await? {
         let _ = delivery.bury(hostile).await?;
     }

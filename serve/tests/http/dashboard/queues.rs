@@ -34,7 +34,12 @@ async fn queues_page_lists_troubled_queues_first() -> Result<()> {
     let is_known = |page: &str| rows(page).len() == 4 && !page.contains("…");
     let page = look_until(&instance, "/", is_known).await?;
     let found = rows(&page);
-    let starts = ["z-late", "m-paused paused", "b-dead", "a-calm"];
+    let starts = [
+        "z-late no worker",
+        "m-paused paused",
+        "b-dead",
+        "a-calm no worker",
+    ];
     for (row, start) in found.iter().zip(starts) {
         assert!(row.starts_with(start), "{found:?}");
     }

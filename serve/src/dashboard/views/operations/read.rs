@@ -133,6 +133,11 @@ impl OperationReport {
         self.before_ms.map(|ms| clock.time(ms))
     }
 
+    /// The lower bound of the operation.
+    pub(super) fn after(&self, clock: &Clock) -> Option<Markup> {
+        self.after_ms.map(|ms| clock.time(ms))
+    }
+
     /// The operation's state as a word, and its CSS class.
     pub(in crate::dashboard::views) fn state(&self) -> (&'static str, &'static str) {
         match self.progress.state {

@@ -159,11 +159,12 @@ impl QueuePage {
             .is_ok_and(|stats| stats.held() == 0 && stats.nodes == 0)
     }
 
-    /// The time at which a closed queue opens again; `None` if it is not closed.
+    /// The time at which a closed queue opens again; `None` if it is not closed. A rate closes its
+    /// queue for moments, which nobody can read or end.
     fn closed_until(&self) -> Option<Markup> {
         let closed_ms = self.stats.as_ref().ok()?.closed_ms;
         let until = self.clock.now_ms().saturating_add(closed_ms);
-        (closed_ms > 0).then(|| self.clock.time(until))
+        (closed_ms >= 1_000).then(|| self.clock.time(until))
     }
 
     /// Whether the form of the limits was refused.

@@ -187,6 +187,11 @@ impl Shown {
             nodes: counts.nodes,
         }
     }
+
+    /// Whether messages wait, and nobody will take them when they are due.
+    pub(super) fn is_unattended(&self) -> bool {
+        self.nodes == 0 && (self.waiting > 0 || self.due > 0)
+    }
 }
 
 /// A cell with a number: a zero is quiet.

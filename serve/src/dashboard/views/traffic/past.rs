@@ -137,7 +137,7 @@ mod tests {
         assert!(
             past.lateness
                 .to_string()
-                .contains("p99 of the latest queue 7 s</title>")
+                .contains("p99 of the worst queue 7 s</title>")
         );
     }
 }

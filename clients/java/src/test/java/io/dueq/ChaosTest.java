@@ -67,7 +67,7 @@ class ChaosTest {
       }
       var total = pushed;
       // What a killed worker had comes back when its lease has run out.
-      until(() -> String.valueOf(total).equals(Replies.text(server.command("HGET", "dueq:{q}:meta", "acked"))));
+      until(() -> server.meta("q", "acked") == total);
       var runs = Files.readAllLines(file);
       var ids = new HashSet<String>();
       runs.forEach(line -> ids.add(Replies.before(line, " ")));

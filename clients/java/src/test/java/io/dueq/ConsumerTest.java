@@ -6,9 +6,11 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.dueq.model.StoredMessage;
+import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
@@ -75,45 +77,49 @@ class ConsumerTest {
   }
 
   private long meta(String field) {
-    var found = server.command("HGET", "dueq:{q}:meta", field);
-    return found == null ? 0 : Long.parseLong(Replies.text(found));
+    return server.meta("q", field);
+  }
+
+  /** One that looks at each beat only would need 9 s for ten claims. A busy machine has two quiet seconds sometimes. */
+  @Test
+  void aWorkerWakesForEachDueTimeAndNoneIsEarly() throws Exception {
+    var claims = Collections.synchronizedMap(new LinkedHashMap<ByteBuffer, Long>());
+    var early = Collections.synchronizedList(new ArrayList<String>());
+    run(delivery -> {
+      if (System.currentTimeMillis() < delivery.dueMs()) {
+        early.add(delivery.id());
+      }
+      claims.putIfAbsent(ByteBuffer.wrap(delivery.token), System.nanoTime());
+      return null;
+    }, options().concurrency(200));
+    until(() -> {
+      queue.push(Message.of("x").delay(Duration.ofMillis(300)));
+      Thread.sleep(40);
+      var times = List.copyOf(claims.values());
+      return IntStream.range(9, times.size())
+          .anyMatch(at -> times.get(at) - times.get(at - 9) < TimeUnit.SECONDS.toNanos(2));
+    });
+    assertEquals(List.of(), early);
   }
 
   @Test
-  void messagesAreHandledOnTimeAndNoneEarly() throws Exception {
-    var late = Collections.synchronizedList(new ArrayList<Long>());
-    run(delivery -> {
-      late.add(System.currentTimeMillis() - delivery.dueMs());
-      return null;
-    }, options());
-    Thread.sleep(300);
-    for (var n = 0; n < 200; n += 1) {
-      queue.push(Message.of("x").delay(Duration.ofMillis(500 + 5L * n)));
-    }
-    until(() -> late.size() == 200);
-    var sorted = late.stream().sorted().toList();
-    System.out.println("lateness in ms: p50 " + sorted.get(100) + ", p99 " + sorted.get(198));
-    assertTrue(sorted.get(0) >= 0, "early: " + sorted.get(0));
-    assertTrue(sorted.get(100) < 200, "late: " + sorted);
-  }
-
-  @Test
-  void aNewQueueHasALeaderAtOnce() throws Exception {
-    var handled = new CountDownLatch(2);
-    run(delivery -> {
-      handled.countDown();
-      return null;
-    }, options());
-    run(delivery -> {
-      handled.countDown();
-      return null;
-    }, options());
-    Thread.sleep(1_200);
-    var began = System.nanoTime();
-    pushAll(2, "m", 100);
-    handled.await();
-    var tookMs = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
-    assertTrue(tookMs < 400, "it took " + tookMs + " ms");
+  void aNewQueueHasALeaderBeforeTheNextBeat() throws Exception {
+    var tries = new AtomicInteger();
+    until(() -> { // on a busy machine the first try may take longer than a beat
+      var fresh = client.queue("new" + tries.incrementAndGet());
+      var handled = new CompletableFuture<Long>();
+      var before = server.calls("evalsha");
+      var worker = run(client.worker().queue(fresh, delivery -> {
+        handled.complete(System.nanoTime());
+        return null;
+      }), Duration.ofSeconds(10));
+      until(() -> server.calls("evalsha") >= before + 2); // it beats at its start, as it subscribes, then after 900 ms
+      var began = System.nanoTime();
+      fresh.push(message("m", 50));
+      var took = handled.get() - began;
+      worker.stop();
+      return took < TimeUnit.MILLISECONDS.toNanos(700);
+    });
   }
 
   @Test
@@ -191,6 +197,19 @@ class ConsumerTest {
     queue.push(message("a", 0));
     until(() -> meta("acked") == 1);
     assertEquals(1, runs.get());
+  }
+
+  @Test
+  void theMessageOfADeadWorkerComesBackAsACrash() throws Exception {
+    pushAll(1, "m", 0);
+    queue.router.partition("-").call("claim", "", List.of(1, Partition.random(16), 300));
+    var delivered = new CompletableFuture<Delivery>();
+    run(delivery -> {
+      delivered.complete(delivery);
+      return null;
+    }, options());
+    assertEquals(1, delivered.get(15, TimeUnit.SECONDS).crashes());
+    until(() -> meta("acked") == 1);
   }
 
   @Test
@@ -318,6 +337,7 @@ class ConsumerTest {
       handled.countDown();
       return null;
     }, options());
+    pushAll(1, "later", 3_600_000);
     pushAll(1, "m", 0);
     handled.await();
     Thread.sleep(1_500);

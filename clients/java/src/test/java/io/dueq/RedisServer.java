@@ -33,15 +33,22 @@ final class RedisServer implements AutoCloseable {
   private Process process;
   private Line line;
 
-  private RedisServer(String... options) throws Exception {
+  private RedisServer(List<String> options) throws Exception {
     this.port = freePort();
-    this.options = List.of(options);
+    this.options = options;
     this.folder = Files.createTempDirectory("dueq-java-");
     start();
   }
 
   static RedisServer of(String... options) throws Exception {
-    return new RedisServer(options);
+    // With everysec a busy disk delays the writes, and a kill loses calls that were answered.
+    var all = new ArrayList<>(List.of("--save", "", "--appendonly", "yes", "--appendfsync", "always"));
+    all.addAll(List.of(options));
+    return new RedisServer(all);
+  }
+
+  static RedisServer sentinel(Path file) throws Exception {
+    return new RedisServer(List.of(file.toString(), "--sentinel"));
   }
 
   /** A port whose number + 10,000 is a port too: servers of a cluster use both. */
@@ -60,9 +67,9 @@ final class RedisServer implements AutoCloseable {
   }
 
   void start() throws Exception {
-    var words = new ArrayList<>(List.of(PROGRAM, "--port", String.valueOf(port), "--dir", folder.toString(), "--save", "",
-        "--appendonly", "yes", "--appendfsync", "always"));
-    words.addAll(options);
+    var words = new ArrayList<>(List.of(PROGRAM));
+    words.addAll(options); // the file of a Sentinel comes first
+    words.addAll(List.of("--port", String.valueOf(port), "--dir", folder.toString()));
     process = new ProcessBuilder(words).redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.DISCARD).start();
     until(() -> {
       try {
@@ -90,6 +97,15 @@ final class RedisServer implements AutoCloseable {
     }
   }
 
+  /** The reply as text, also that of an error. */
+  String reply(Object... words) {
+    try {
+      return Replies.text(command(words));
+    } catch (IllegalStateException error) {
+      return error.getMessage();
+    }
+  }
+
   void signal(String name) throws Exception {
     new ProcessBuilder("kill", "-" + name, String.valueOf(process.pid())).start().waitFor();
   }
@@ -105,6 +121,11 @@ final class RedisServer implements AutoCloseable {
   long calls(String command) {
     var found = Pattern.compile("cmdstat_" + command + ":calls=(\\d+)").matcher(Replies.text(command("INFO", "commandstats")));
     return found.find() ? Long.parseLong(found.group(1)) : 0;
+  }
+
+  long meta(String queue, String field) {
+    var found = command("HGET", "dueq:{" + queue + "}:meta", field);
+    return found == null ? 0 : Long.parseLong(Replies.text(found));
   }
 
   static void until(Callable<Boolean> holds) throws Exception {
