@@ -109,3 +109,30 @@ def test_a_notice_of_a_queue_that_did_not_exist_brings_a_beat_at_once(monkeypatc
         await servers.answered("beat")
 
     run(test, monkeypatch)
+
+
+def test_a_beat_that_swallows_its_cancellation_is_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Deaf(Scripted):
+        """Answers its first call also after that was cancelled, as `wait_for` of Python 3.11 may."""
+
+        swallowed = False
+
+        async def run(self, verb: str, keys: Sequence[str], arguments: Sequence[object]) -> Any:
+            try:
+                return await super().run(verb, keys, arguments)
+            except asyncio.CancelledError:
+                if self.swallowed:
+                    raise
+                self.swallowed = True
+                return reply(0, 2, 0, 0)
+
+    async def main() -> None:
+        servers = Deaf()
+        task = asyncio.create_task(Node(servers, Partition(servers, "q", "-"), "node", Idle()).run())
+        await servers.answered("beat")
+        task.cancel()
+        _, running = await asyncio.wait([task], timeout=LIMIT)
+        assert not running
+
+    monkeypatch.setattr("dueq.node._BEAT", 0.01)
+    asyncio.run(main())

@@ -286,7 +286,7 @@ class Node:
 
     async def _beats(self) -> None:
         pause = 0.05
-        while True:
+        while not _is_cancelled():
             self._beat_now.clear()
             try:
                 reply = await self.partition.call("beat", self._id, "stay")
@@ -397,6 +397,12 @@ class Node:
         if "outage" in self._failing:
             log.warning("queue %s: redis answers again", self.partition.queue)
             self._failing.discard("outage")
+
+
+def _is_cancelled() -> bool:
+    """Whether this task was cancelled, although `wait_for` of Python 3.11, which redis-py calls, swallowed that."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def end_all(tasks: Iterable[asyncio.Task[None]]) -> None:
