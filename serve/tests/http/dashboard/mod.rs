@@ -3,7 +3,7 @@
 mod audit;
 mod basics;
 mod dead;
-mod look;
+pub(crate) mod look;
 mod message;
 mod messages;
 mod operations;

@@ -3,6 +3,7 @@
 mod act;
 mod due;
 mod history;
+mod late;
 mod limits;
 mod read;
 mod why;
@@ -18,6 +19,7 @@ use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Clock, Markup};
 use crate::dashboard::views::answer::{Answer, again, render};
 use crate::wire::about::Examination;
+use crate::wire::causes::is_late;
 use crate::wire::messages::Messages;
 use crate::wire::queues::Queue;
 use crate::wire::schedules::{Schedule, Schedules};
@@ -173,7 +175,7 @@ impl QueuePage {
     }
 
     fn is_late(&self) -> bool {
-        self.stats.as_ref().is_ok_and(why::is_late)
+        self.stats.as_ref().is_ok_and(is_late)
     }
 
     /// Whether the page explains why messages wait.
