@@ -26,7 +26,7 @@ use dueq::inspect::NodeInfo;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-pub(crate) use ahead::{Due, DueSlot};
+pub(crate) use ahead::{Due, DueSlot, MAX_SCHEDULES};
 pub(crate) use details::Known;
 #[cfg(test)]
 pub(crate) use lately::Minute;

@@ -10,6 +10,7 @@ mod operations;
 mod push;
 mod queue;
 mod queues;
+mod schedules;
 mod search;
 mod server;
 mod traffic;

@@ -18,6 +18,7 @@ use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Clock, Markup};
 use crate::dashboard::views::answer::{Answer, again, render};
+use crate::dashboard::views::schedules::rule;
 use crate::wire::about::Examination;
 use crate::wire::causes::is_late;
 use crate::wire::messages::Messages;
@@ -203,11 +204,10 @@ impl QueuePage {
 
     /// The rule of the schedule, in words.
     fn rule_of(&self, schedule: &Schedule) -> String {
-        let zone = schedule.zone.as_deref().unwrap_or("UTC");
-        match (&schedule.cron, schedule.every_ms) {
-            (Some(cron), _) => show::text(&format!("{cron} in {zone}")),
-            (None, Some(ms)) => format!("every {}", show::duration(ms)),
-            (None, None) => "–".to_owned(),
+        let (rule, zone) = rule(schedule);
+        match zone {
+            Some(zone) => format!("{rule} in {zone}"),
+            None => rule,
         }
     }
 
