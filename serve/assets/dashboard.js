@@ -314,7 +314,7 @@ if (zone && own && own !== zone.value) {
 }
 
 // Keys: none while somebody types or holds a modifier.
-const links = all("nav.main a"), letter = (link) => link.textContent[0].toLowerCase();
+const links = all("nav.main a"), letter = (link) => link.dataset.key || link.textContent[0].toLowerCase();
 const KEYS = [
   ["/", "Find an id"], ["j", "Next row"], ["k", "Row before"], ["x", "Select the row"], ["?", "This help"],
   ...links.map((link) => [`g ${letter(link)}`, link.textContent]),

@@ -98,6 +98,8 @@ impl Server {
             max_connections: self.max_connections,
             tls: self.tls,
         };
+        // A minute can be explained later although nobody looked then.
+        self.app.poller.look([]);
         // Each operation stops after its current step, and writes a line to the audit log.
         let last = self.app.operations.ended();
         accept::run(self.listener, served, &self.app.edge, stop, last).await;

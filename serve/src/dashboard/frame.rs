@@ -14,6 +14,7 @@ use crate::work::App;
 pub(super) enum Here {
     Queues,
     Traffic,
+    Schedules,
     Queue,
     Messages,
     Dead,

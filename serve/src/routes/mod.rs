@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     /// The SHA-256 of the document without its version.
-    const DOCUMENT: &str = "b2e7fb77c98c8adb5a4bb8dd9f1991d0cf322cf4446aee2ee7905a1e89aa21ca";
+    const DOCUMENT: &str = "9ab60ab0c6bb5ef39e9b39c59834a989e95d0561ba20f4f464f980e184ca91d7";
 
     #[test]
     fn openapi_document_has_the_expected_checksum() {

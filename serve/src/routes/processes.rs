@@ -1,5 +1,6 @@
 //! The processes that work on the queues.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -8,19 +9,22 @@ use dueq::Error;
 use dueq::inspect::{NodeInfo, WorkerProcess};
 use dueq::outcomes::DrainOutcome;
 use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
 use utoipa::ToSchema;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use crate::edge::auth::Principal;
 use crate::edge::body::JsonBody;
-use crate::edge::problem::Problem;
+use crate::edge::problem::{Code, Problem};
 use crate::wire::workers::Processes;
 use crate::work::poll::View;
 use crate::work::{App, Shared};
 
 /// The longest wait for workers that were never read.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// The most queues that a drain changes at once.
+const AT_ONCE: usize = 16;
 
 pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![routes!(list_processes)]
@@ -115,7 +119,7 @@ async fn drain_process(
     principal: Principal,
     JsonBody(meant): JsonBody<MeantProcess>,
 ) -> Result<Json<Drained>, Problem> {
-    change(&app, &principal, &meant, true).await
+    change(&app, &principal, Arc::new(meant), true).await
 }
 
 /// Resume a drained process
@@ -133,28 +137,41 @@ async fn resume_process(
     principal: Principal,
     JsonBody(meant): JsonBody<MeantProcess>,
 ) -> Result<Json<Drained>, Problem> {
-    change(&app, &principal, &meant, false).await
+    change(&app, &principal, Arc::new(meant), false).await
 }
 
 /// Drains or resumes the workers of the process in each queue of the caller. It reads the workers
 /// first, because the poller's may be old.
 async fn change(
-    app: &App,
+    app: &Shared,
     principal: &Principal,
-    meant: &MeantProcess,
+    meant: Arc<MeantProcess>,
     drains: bool,
 ) -> Result<Json<Drained>, Problem> {
     let snapshot = app.poller.looked().await;
     snapshot.known_age_ms()?;
-    let is_meant = |node: &NodeInfo| {
-        let told = node.process.as_ref();
-        told.is_some_and(|told| told.host == meant.host && told.pid == meant.pid)
-    };
     let mut done = Drained::default();
     let mut failed = None;
     let allowed = snapshot.after(None).map(|(name, _)| name.to_string());
-    for name in allowed.filter(|name| principal.may_use(name)) {
-        match change_queue(app, &name, is_meant, drains).await {
+    let mut allowed = allowed.filter(|name| principal.may_use(name));
+    let mut calls = JoinSet::new();
+    loop {
+        while calls.len() < AT_ONCE
+            && let Some(name) = allowed.next()
+        {
+            let (app, meant) = (Arc::clone(app), Arc::clone(&meant));
+            calls.spawn(async move {
+                let changed = change_queue(&app, &name, &meant, drains).await;
+                (name, changed)
+            });
+        }
+        let Some(ended) = calls.join_next().await else {
+            break;
+        };
+        let Ok((name, changed)) = ended else {
+            return Err(Problem::new(Code::Internal, "a call panicked"));
+        };
+        match changed {
             Ok(None) => {}
             Ok(Some(DrainOutcome::Full)) => done.full.push(name),
             Ok(Some(_)) => done.queues.push(name),
@@ -163,6 +180,9 @@ async fn change(
                 failed = failed.or(Some(error));
             }
         }
+    }
+    for names in [&mut done.queues, &mut done.full, &mut done.unreached] {
+        names.sort_unstable();
     }
     done.outcome = match (done.queues.is_empty() && done.full.is_empty(), drains) {
         (true, _) => "gone",
@@ -179,11 +199,15 @@ async fn change(
 async fn change_queue(
     app: &App,
     name: &str,
-    is_meant: impl Fn(&NodeInfo) -> bool,
+    meant: &MeantProcess,
     drains: bool,
 ) -> Result<Option<DrainOutcome>, Error> {
     let queue = app.client.queue(name)?;
     let mut nodes = queue.nodes().await?;
+    let is_meant = |node: &NodeInfo| {
+        let told = node.process.as_ref();
+        told.is_some_and(|told| told.host == meant.host && told.pid == meant.pid)
+    };
     let ids = nodes.iter().filter(|node| is_meant(node));
     let ids: Vec<_> = ids.map(|node| node.id.clone()).collect();
     if ids.is_empty() {

@@ -2,6 +2,7 @@
 
 pub(crate) mod about;
 pub(crate) mod again;
+pub(crate) mod causes;
 pub(crate) mod messages;
 pub(crate) mod operations;
 pub(crate) mod overview;

@@ -6,6 +6,7 @@ use dueq::inspect::HistoryPoint;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::wire::causes::LateMinute;
 use crate::wire::queues::Unread;
 
 /// How many scheduled messages are due when.
@@ -48,6 +49,12 @@ pub(crate) struct History {
     pub(crate) points: Vec<Option<Point>>,
     /// All points as one, with the percentiles of the whole range; null if all are.
     pub(crate) sum: Option<Point>,
+    /// The minutes of the last hour in which this server saw that messages were late, and why. It keeps
+    /// them in memory: another server, or this one after a restart, has its own.
+    pub(crate) late: Vec<LateMinute>,
+    /// Since when this server looks at its queues, at least once a minute if they are at most 1,000;
+    /// null if it does not yet.
+    pub(crate) watched_since_ms: Option<u64>,
     /// The partitions that did not reply within 2 s, whose part is missing.
     pub(crate) unread: Vec<Unread>,
 }

@@ -22,7 +22,7 @@ pub(crate) struct ListedSchedule {
 }
 
 /// A schedule.
-#[derive(Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Schedule {
     pub(crate) name: String,
     /// The set that declares it.

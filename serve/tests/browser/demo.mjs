@@ -22,6 +22,7 @@ export const fill = async (bench, site) => {
   return [
     ["queues", "/"],
     ["traffic", "/traffic"],
+    ["schedules", "/schedules"],
     ["queue", "/queues/orders"],
     ["queue-overdue", "/queues/mails"],
     ["queue-paused", "/queues/paused"],

@@ -8,6 +8,8 @@ use crate::dashboard::chart::time::span;
 use crate::dashboard::show::{Clock, Markup, micros, number};
 
 const PIXELS: u64 = 160;
+/// Where slices with a note are marked.
+const BOTTOM: u64 = PIXELS - 2;
 /// The width of the stretched drawing.
 const WIDTH: u64 = 10_000;
 
@@ -20,6 +22,8 @@ pub(in crate::dashboard) struct Slice {
     pub(in crate::dashboard) count: u64,
     /// In microseconds, ascending, one for each line. `None` leaves a gap in the chart.
     pub(in crate::dashboard) times_us: Option<Vec<u64>>,
+    /// What went wrong in it. Such a slice has a mark at the bottom of the chart.
+    pub(in crate::dashboard) note: Option<String>,
 }
 
 /// The names of the lines, and the CSS class of each.
@@ -133,10 +137,23 @@ fn drawing(lines: &Lines<'_>) -> String {
         let path = path(slices, place, &axis, &x);
         paths += &format!("<path class=\"{class}\" d=\"{path}\"/>");
     }
+    let noted = slices.iter().filter(|slice| slice.note.is_some());
+    let noted = noted.map(|slice| (x(slice.from_ms), x(slice.before_ms)));
+    let marked: String = noted
+        .map(|(from, before)| format!("M{from} {BOTTOM}H{before}"))
+        .collect();
+    if !marked.is_empty() {
+        paths += &format!("<path class=\"line noted\" d=\"{marked}\"/>");
+    }
     let values_of = slices.iter().map(|slice| {
         let at = x(slice.from_ms);
         let span = span(clock, slice.from_ms, slice.before_ms);
-        let text = format!("{span}: {}", words(lines.names, slice.times_us.as_ref()));
+        let words = words(lines.names, slice.times_us.as_ref());
+        let note = slice
+            .note
+            .as_deref()
+            .map_or_else(String::new, |note| format!(". {note}"));
+        let text = format!("{span}: {words}{note}");
         (at, x(slice.before_ms) - at, text)
     });
     format!(
@@ -197,6 +214,7 @@ mod tests {
             before_ms: NOW + (place + 1) * 60_000,
             count: u64::from(times_us.is_some()),
             times_us: times_us.map(Vec::from),
+            note: (place == 1).then(|| "No worker was alive.".to_owned()),
         });
         let points: Vec<_> = points.collect();
         lines(&Lines {
@@ -217,12 +235,14 @@ mod tests {
         let chart = chart(&[value, None, value, late]);
         let line = "<path class=\"line p90\" d=\"M0 107H1250H2500M5000 107H6250L8750 53H10000\"/>";
         assert!(chart.contains(line), "{chart}");
+        let mark = "<path class=\"line noted\" d=\"M2500 158H5000\"/>";
+        assert!(chart.contains(mark), "{chart}");
         assert_eq!(chart.matches("<td>–</td>").count(), 4, "a row of dashes");
         assert!(chart.contains("p90 <strong>10 ms</strong>"), "{chart}");
         let values = "<title>2026-12-03 12:03 – 12:04 UTC: p50 1.0 ms, p90 100 ms, p99 100 ms, max 1 s</title>";
         assert!(chart.contains(values), "{chart}");
         assert!(
-            chart.contains("12:02 UTC: nothing was recorded</title>"),
+            chart.contains("12:02 UTC: nothing was recorded. No worker was alive.</title>"),
             "{chart}"
         );
     }
@@ -239,7 +259,7 @@ mod tests {
         for value in [0, 1, 1_000, u64::MAX] {
             let chart = chart(&[Some([value; 4]), Some([value; 4])]);
             assert!(!chart.contains("NaN") && !chart.contains("inf"), "{chart}");
-            assert_eq!(chart.matches("<path class=\"line").count(), 8);
+            assert_eq!(chart.matches("<path class=\"line p").count(), 6);
         }
         assert!(chart(&[Some([0, 1, 2, u64::MAX])]).contains("max over 12.7 d"));
     }

@@ -18,4 +18,4 @@ pub(super) use flow::{Counter, Flow, flow};
 pub(super) use lines::{LATEST, Lines, PERCENTILES, Slice, lines};
 pub(super) use spark::spark;
 pub(super) use stack::{Layer, Stack, stack};
-pub(super) use time::Step;
+pub(super) use time::{Step, span};

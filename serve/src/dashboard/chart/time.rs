@@ -145,7 +145,7 @@ pub(super) fn marks(clock: &Clock, from_ms: u64, before_ms: u64, most: u64) -> V
 }
 
 /// A range of times in words, without its end: 2026-11-25 14:00 – 14:30 CET.
-pub(super) fn span(clock: &Clock, from_ms: u64, before_ms: u64) -> String {
+pub(in crate::dashboard) fn span(clock: &Clock, from_ms: u64, before_ms: u64) -> String {
     let day = |ms| clock.format(ms, "%Y-%m-%d");
     let end = match day(from_ms) == day(before_ms) {
         true => clock.format(before_ms, "%H:%M %Z"),

@@ -11,6 +11,7 @@ mod pages;
 mod push;
 mod queue;
 mod queues;
+mod schedules;
 mod search;
 mod server;
 mod traffic;
@@ -33,6 +34,7 @@ pub(super) fn routes() -> Router<Shared> {
         .merge(search::routes())
         .merge(operations::routes())
         .merge(traffic::routes())
+        .merge(schedules::routes())
         .merge(workers::routes())
         .merge(server::routes())
         .merge(login::preferences())

@@ -72,6 +72,7 @@ pub(super) async fn history(
             points[at] = Some(Point::new(point));
         }
     }
+    let (late, watched_since_ms) = app.poller.late(name.as_str());
     let sum = history.sum(from_ms..u64::MAX);
     Ok(Json(History {
         queue: name.as_str().to_owned(),
@@ -80,6 +81,8 @@ pub(super) async fn history(
         slot_ms: range.resolution.slot_ms(),
         points,
         sum: sum.as_ref().map(Point::new),
+        late,
+        watched_since_ms,
         unread: unread(&reached),
     }))
 }

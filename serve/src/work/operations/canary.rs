@@ -82,7 +82,7 @@ impl Release {
             Ok(stepped) => Ok(self.left(steps) == 0 || stepped.end.is_some()),
             Err(error) => {
                 if error.was_applied() == Applied::Unknown {
-                    self.lost += left;
+                    self.lost += steps.lost(left);
                 }
                 Err(error)
             }

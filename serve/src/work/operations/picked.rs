@@ -29,8 +29,9 @@ pub(super) struct PickedSteps {
     /// The selected messages that are read and not changed yet.
     found: VecDeque<Vec<u8>>,
     done: u64,
-    /// Requeues whose reply was lost.
+    /// Requeues whose reply was lost: all, and those of the last step.
     unknown: u64,
+    lost: usize,
     skipped: Skipped,
 }
 
@@ -72,6 +73,7 @@ impl PickedSteps {
             found: VecDeque::new(),
             done: 0,
             unknown: 0,
+            lost: 0,
             skipped: Skipped::default(),
         }
     }
@@ -85,9 +87,10 @@ impl PickedSteps {
         (self.change.kind == Kind::Cancel).then_some(self.skipped)
     }
 
-    /// Whether a lost reply may hide a change. A repeated cancel gets the answer of the first.
-    pub(super) fn can_lose_count(&self) -> bool {
-        self.change.kind == Kind::Requeue
+    /// How many messages the last step may have changed without counting them. A repeated cancel gets
+    /// the answer of the first, so nothing is lost.
+    pub(super) fn lost(&self) -> usize {
+        self.lost
     }
 
     /// The messages of the next step among those already read. Reads one page if there are none.
@@ -103,6 +106,7 @@ impl PickedSteps {
     /// may have died again.
     pub(super) async fn step(&mut self, limit: usize) -> Result<Stepped, Error> {
         let mut end = None;
+        self.lost = 0;
         if self.found.is_empty() {
             self.read().await?;
         } else {
@@ -163,9 +167,11 @@ impl PickedSteps {
                 }
                 Err(error) => {
                     let is_unknown = error.was_applied() == Applied::Unknown;
-                    match is_unknown && self.can_lose_count() {
-                        true => self.unknown += 1,
-                        false => self.found.push_back(id),
+                    if is_unknown && self.change.kind == Kind::Requeue {
+                        self.unknown += 1;
+                        self.lost += 1;
+                    } else {
+                        self.found.push_back(id);
                     }
                     if is_unknown || failed.is_none() {
                         failed = Some(error);

@@ -112,7 +112,7 @@ async fn all(queue: Queue, operation: Arc<Operation>) -> Ended<()> {
                     .await?;
             }
             Err(error) => {
-                let lost = if work.can_lose_count() { limit } else { 0 };
+                let lost = work.lost(limit);
                 operation.wait_for_redis(&mut patience, error, lost).await?;
             }
         }

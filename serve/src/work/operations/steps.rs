@@ -32,11 +32,12 @@ impl Steps {
         }
     }
 
-    /// Whether a lost reply may hide changes that a step made.
-    pub(super) fn can_lose_count(&self) -> bool {
+    /// How many messages the last step, of at most `limit`, may have changed without counting them, if
+    /// a reply was lost.
+    pub(super) fn lost(&self, limit: usize) -> usize {
         match self {
-            Self::All(_) => true,
-            Self::Picked(steps) => steps.can_lose_count(),
+            Self::All(_) => limit,
+            Self::Picked(steps) => steps.lost(),
         }
     }
 

@@ -117,8 +117,12 @@ impl Work {
         }
     }
 
-    /// Whether a lost reply may hide changes that a step made.
-    pub(super) fn can_lose_count(&self) -> bool {
-        matches!(self, Self::Bulk(steps) if steps.can_lose_count())
+    /// How many messages the last step, of at most `limit`, may have changed without counting them, if
+    /// a reply was lost.
+    pub(super) fn lost(&self, limit: usize) -> usize {
+        match self {
+            Self::Bulk(steps) => steps.lost(limit),
+            _ => 0,
+        }
     }
 }

@@ -1,8 +1,11 @@
-//! How many messages and ticks of schedules a queue has in each slot of the next week.
+//! How many messages and ticks of schedules a queue has in each slot of the next week, and its
+//! schedules.
 
 use dueq::inspect::PartialRead;
 use dueq::schedules::ScheduleInfo;
 use dueq::{Error, Queue};
+
+use crate::wire::schedules::Schedule;
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
@@ -15,15 +18,17 @@ const SLOTS: [(u64, u64); 3] = [
     (DAY_MS, HOUR_MS),
     (7 * DAY_MS, 8 * HOUR_MS),
 ];
-/// The most schedules of a queue whose ticks are counted, and the most ticks of one: one each minute
+/// The most schedules of a queue that are kept and whose ticks are counted, and the most ticks of one: one each minute
 /// for a week.
-const MAX_SCHEDULES: usize = 100;
+pub(crate) const MAX_SCHEDULES: usize = 100;
 const MAX_TICKS: usize = 10_080;
 
-/// What falls due within a week.
+/// What falls due within a week, and the schedules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Due {
     pub(crate) slots: Vec<DueSlot>,
+    /// The first ones by set and name.
+    pub(crate) schedules: Vec<Schedule>,
 }
 
 /// What falls due in a slot of time.
@@ -45,16 +50,17 @@ impl Due {
     ) -> Result<(Self, u64), Error> {
         let times = times(now_ms);
         let dues = whole(queue.dues_reached(&times).await?)?;
-        let ticks = match has_schedules {
+        let (ticks, schedules) = match has_schedules {
             true => {
                 let page = queue.list_schedules(None, MAX_SCHEDULES).await?;
                 let times = times.clone();
+                let schedules = page.schedules.iter().map(Schedule::new).collect();
                 let counted = move || ticks(&page.schedules, &times);
                 // Thousands of fires of a cron take milliseconds.
                 let counted = tokio::task::spawn_blocking(counted).await;
-                counted.unwrap_or_default()
+                (counted.unwrap_or_default(), schedules)
             }
-            false => Vec::new(),
+            false => Default::default(),
         };
         // The first count is of messages that are due already, the last one of those after the week.
         let counts = dues.counts.iter().copied().skip(1);
@@ -69,6 +75,7 @@ impl Due {
         Ok((
             Self {
                 slots: slots.collect(),
+                schedules,
             },
             dues.now_ms,
         ))

@@ -1,12 +1,13 @@
 //! The poller finds queues, reads their counts, and reads further details for lists. It does so
-//! once for all viewers, so that a hundred viewers cost Redis as much as one. It pauses one minute
-//! after the last request.
+//! once for all viewers, so that a hundred viewers cost Redis as much as one. One minute after the
+//! last request it asks less often: only to know later why a queue was late.
 //!
 //! It calls the library, and knows no callers: each route shows its caller only the queues that the
 //! caller may use.
 
 mod ahead;
 mod details;
+mod late;
 mod lately;
 mod parts;
 mod plan;
@@ -18,14 +19,14 @@ mod state;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dueq::Client;
 use dueq::inspect::NodeInfo;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-pub(crate) use ahead::{Due, DueSlot};
+pub(crate) use ahead::{Due, DueSlot, MAX_SCHEDULES};
 pub(crate) use details::Known;
 #[cfg(test)]
 pub(crate) use lately::Minute;
@@ -34,6 +35,7 @@ pub(crate) use parts::View;
 pub(crate) use snapshot::{Entry, Rates, Snapshot};
 
 use crate::edge::auth::NamePattern;
+use crate::wire::causes::LateMinute;
 use crate::work::poll::parts::MAX_RATE;
 use crate::work::poll::state::Shared;
 
@@ -89,6 +91,12 @@ impl Poller {
     /// Keeps the workers of a queue as a call has changed them.
     pub(crate) fn saw_nodes(&self, name: &str, nodes: Vec<NodeInfo>) {
         self.0.shared.state().saw_nodes(name, nodes);
+    }
+
+    /// The minutes of the last hour in which this queue was late, and since when the poller has watched
+    /// all queues; `None` if it does not. By Redis's clock.
+    pub(crate) fn late(&self, name: &str) -> (Vec<LateMinute>, Option<u64>) {
+        self.0.shared.state().late(name, Instant::now())
     }
 
     /// The current snapshot.

@@ -24,14 +24,22 @@ pub(crate) enum View {
     Trouble,
     /// All queues together.
     Traffic,
+    /// The schedules of all queues.
+    Schedules,
 }
 
-const VIEWS: [View; 4] = [View::Queues, View::Workers, View::Trouble, View::Traffic];
+const VIEWS: [View; 5] = [
+    View::Queues,
+    View::Workers,
+    View::Trouble,
+    View::Traffic,
+    View::Schedules,
+];
 
 /// The details that one call reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// The number of messages that fall due in the next hour.
+    /// What falls due in the next week, and the schedules.
     Due,
     /// The minutes of the last hour.
     Lately,
@@ -48,6 +56,7 @@ impl View {
             Self::Workers => &[Part::Nodes],
             Self::Trouble => &[Part::Lately],
             Self::Traffic => &[Part::Lately, Part::Due],
+            Self::Schedules => &[Part::Due],
         }
     }
 

@@ -19,8 +19,14 @@ const MAX_ASKED: usize = 8;
 const WATCHED_IN_A_ROW: u32 = 3;
 /// How long a queue is watched after a viewer looked at it.
 const LOOK_LASTS: Duration = Duration::from_secs(10);
-/// How long the poller goes on after the last look of a viewer.
+/// How long the poller goes on at this pace after the last look of a viewer.
 const AWAKE: Duration = Duration::from_secs(60);
+/// How often each queue is asked without viewers, and the least time between two questions then: only
+/// to know later why a queue was late. A thousand queues are asked once a minute.
+const ASLEEP_PERIOD: Duration = Duration::from_secs(15);
+const ASLEEP_ASK_PAUSE: Duration = Duration::from_millis(50);
+/// The pause between two scans without viewers: new queues announce themselves.
+const ASLEEP_PASS_PAUSE: Duration = Duration::from_secs(300);
 /// The pause between two steps of a scan, unless the scan is quick.
 const SCAN_PAUSE: Duration = Duration::from_millis(250);
 /// The pause between two scans.
@@ -45,7 +51,7 @@ pub(super) enum Step {
     Scan,
     /// Do nothing until this instant.
     Wait(Instant),
-    /// Do nothing until an answer arrives or a viewer looks.
+    /// Do nothing until a viewer looks for the first time.
     Idle,
 }
 
@@ -162,6 +168,11 @@ impl Plan {
         if self.is_asleep(now) {
             self.awake_since = Some(now);
             (self.next_scan, self.is_quick, self.unasked) = (now, true, None);
+            let all: Vec<_> = self.others.iter().map(|(_, name)| name.clone()).collect();
+            for name in all {
+                self.unqueue(&name);
+                self.queue(&name, now, now);
+            }
             if !self.scans {
                 self.unasked = Some(self.turns.keys().cloned().collect());
             }
@@ -185,12 +196,16 @@ impl Plan {
 
     /// The step to do now.
     pub(super) fn next(&mut self, now: Instant) -> Step {
-        if self.is_asleep(now) {
+        let Some(looked) = self.looked else {
             return Step::Idle;
-        }
-        let mut wake = self.looked.map_or(now, |looked| looked + AWAKE);
+        };
+        let is_asleep = self.is_asleep(now);
+        let mut wake = match is_asleep {
+            true => now + ASLEEP_PERIOD,
+            false => looked + AWAKE,
+        };
         // One master of a cluster may be unreachable: parts on the other masters are still read.
-        if self.failures < AWAY_FAILURES {
+        if self.failures < AWAY_FAILURES && !is_asleep {
             match self.parts.next(now) {
                 Ok((name, part)) => return Step::Read(name, part),
                 Err(until) => wake = until.map_or(wake, |until| wake.min(until)),
@@ -235,6 +250,7 @@ impl Plan {
         self.next_scan = now
             + match (self.is_quick, is_last) {
                 (true, _) => Duration::ZERO,
+                (false, true) if self.is_asleep(now) => ASLEEP_PASS_PAUSE,
                 (false, true) => PASS_PAUSE,
                 (false, false) => SCAN_PAUSE,
             };
@@ -286,10 +302,15 @@ impl Plan {
         }
         let begun = turn.asked.unwrap_or(now);
         let is_watched = turn.looked.is_some_and(|looked| now < looked + LOOK_LASTS);
-        let period = if is_watched { WATCHED_PERIOD } else { PERIOD };
+        let period = match is_watched {
+            true => WATCHED_PERIOD,
+            false if self.is_asleep(now) => ASLEEP_PERIOD,
+            false => PERIOD,
+        };
         self.queue(name, begun + period, now);
     }
 
+    /// Whether no viewer has looked for long.
     fn is_asleep(&self, now: Instant) -> bool {
         self.looked.is_none_or(|looked| now >= looked + AWAKE)
     }
@@ -380,6 +401,10 @@ impl Plan {
             turn.asked = Some(now);
         }
         self.asked += 1;
-        self.next_ask = now + ASK_PAUSE;
+        let pause = match self.is_asleep(now) {
+            true => ASLEEP_ASK_PAUSE,
+            false => ASK_PAUSE,
+        };
+        self.next_ask = now + pause;
     }
 }

@@ -31,7 +31,7 @@ enum Done {
 pub(super) async fn run(shared: Arc<Shared>, client: Client) {
     let is_given = {
         let mut state = shared.state();
-        state.plan.restart(Instant::now());
+        state.begin(Instant::now());
         state.next.is_given
     };
     let patterns = patterns_of(&client, &shared.patterns);

@@ -12,7 +12,10 @@ use tokio::sync::{Notify, watch};
 use crate::edge::audit;
 use crate::edge::auth::NamePattern;
 use crate::edge::shown::shown;
+use crate::wire::causes::{Cause, LATE_MS, LateMinute};
+use crate::wire::queues::Queue;
 use crate::work::poll::details::{Known, Value};
+use crate::work::poll::late::Late;
 use crate::work::poll::parts::{Part, View};
 use crate::work::poll::plan::{Answer, Plan};
 use crate::work::poll::snapshot::{Entry, Snapshot};
@@ -50,6 +53,9 @@ pub(super) struct State {
     known: HashMap<Arc<str>, Known>,
     /// An instant, and Redis's clock at that instant.
     clock: Option<(Instant, u64)>,
+    late: Late,
+    /// Since when the task runs.
+    begun: Option<Instant>,
 }
 
 /// Why a call failed.
@@ -93,6 +99,8 @@ impl Shared {
                 published: now,
                 known: HashMap::new(),
                 clock: None,
+                late: Late::default(),
+                begun: None,
             }),
             woken: Notify::new(),
             answers: watch::Sender::new(0),
@@ -185,6 +193,22 @@ impl Shared {
 }
 
 impl State {
+    /// The task begins.
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.plan.restart(now);
+        self.begun.get_or_insert(now);
+    }
+
+    /// The late minutes of this queue, and since when the task has watched.
+    pub(super) fn late(&self, name: &str, now: Instant) -> (Vec<LateMinute>, Option<u64>) {
+        let now_ms = self.now_ms(now);
+        let since = self.begun.map(|begun| {
+            let passed = u64::try_from(now.duration_since(begun).as_millis());
+            now_ms.saturating_sub(passed.unwrap_or(u64::MAX))
+        });
+        (self.late.of(name, now_ms), since)
+    }
+
     /// When the next snapshot is to be published; `None` if nothing has changed.
     pub(super) fn publish_at(&self) -> Option<Instant> {
         self.is_changed.then(|| self.published + PUBLISH_PAUSE)
@@ -264,6 +288,7 @@ impl State {
     ) {
         let known = self.next.queues.get(name);
         let known = known.map(|known| Entry::clone(known)).unwrap_or_default();
+        let causes = causes(name, &result);
         let (entry, answer) = match result {
             Ok(reached) => match reached.gap() {
                 Some(gap) => {
@@ -272,6 +297,7 @@ impl State {
                 }
                 None if reached.value == QueueStats::default() => {
                     self.next.queues.remove(name);
+                    self.late.forget(name);
                     self.plan.asked(name, Answer::Absent, now);
                     return self.answered(now);
                 }
@@ -288,6 +314,10 @@ impl State {
                 }
             }
         };
+        let overdue_ms = entry.overdue_ms().unwrap_or_default();
+        if overdue_ms > LATE_MS && !causes.is_empty() {
+            self.late.saw(name, self.now_ms(now), overdue_ms, &causes);
+        }
         self.next.queues.insert(Arc::clone(name), Arc::new(entry));
         self.plan.asked(name, answer, now);
         if answer != Answer::Failed {
@@ -306,12 +336,25 @@ impl State {
         if answered.is_some_and(|answered| answered.elapsed() < AWAY) {
             return;
         }
+        self.late.saw_no_answer(self.now_ms(Instant::now()));
         let text = failed.text();
         if self.next.failure.is_none() {
             tracing::warn!(name: "dueq_serve.poll_failed", error = %text, "the counts of the queues grow old");
         }
         self.next.failure = Some(text.into());
     }
+}
+
+/// Why messages of the queue wait.
+fn causes(name: &str, asked: &Result<Box<PartialRead<QueueStats>>, Error>) -> Vec<Cause> {
+    let Ok(reached) = asked else {
+        return vec![Cause::Unread];
+    };
+    let mut causes = Cause::of(&Queue::new(name, reached));
+    if reached.gap().is_some() {
+        causes.push(Cause::Unread);
+    }
+    causes
 }
 
 /// The names of the served queues, if no pattern has wildcards.

@@ -3,13 +3,14 @@
 mod audit;
 mod basics;
 mod dead;
-mod look;
+pub(crate) mod look;
 mod message;
 mod messages;
 mod operations;
 mod push;
 mod queue;
 mod queues;
+mod schedules;
 mod search;
 mod server;
 mod traffic;

@@ -3,6 +3,8 @@
 use crate::dashboard::chart::{self, Counter, Flow, Lines, PERCENTILES, Slice};
 use crate::dashboard::show::{self, Clock, Markup};
 use crate::dashboard::views::queue::due::Choice;
+use crate::dashboard::views::queue::late::{Late, note};
+use crate::wire::causes::LateMinute;
 use crate::wire::overview::{History, HistoryTimes, Point};
 use crate::work::poll::ended;
 
@@ -85,6 +87,7 @@ pub(super) struct Histories {
     pub(super) lateness: Markup,
     pub(super) handling: Markup,
     pub(super) flow: Markup,
+    pub(super) late: Late,
     /// The cancelled share of all messages that ended; `None` if none ended.
     pub(super) cancelled: Option<Cancelled>,
 }
@@ -103,6 +106,7 @@ impl Histories {
                 "Lateness: from the due time to the start of the handler",
                 history,
                 |point| &point.lateness,
+                &history.late,
                 clock,
             ),
             handling: lines(
@@ -110,9 +114,11 @@ impl Histories {
                 "Handling: how long handlers ran",
                 history,
                 |point| &point.handling,
+                &[],
                 clock,
             ),
             flow: flow("Events", history, clock),
+            late: Late::new(history, clock),
             cancelled: history.sum.as_ref().and_then(cancelled),
         }
     }
@@ -135,6 +141,7 @@ fn lines(
     caption: &str,
     history: &History,
     of: impl Fn(&Point) -> &HistoryTimes,
+    late: &[LateMinute],
     clock: &Clock,
 ) -> Markup {
     let points = slots(history).into_iter().zip(&history.points);
@@ -145,6 +152,7 @@ fn lines(
             before_ms,
             count: times.map_or(0, |times| times.count),
             times_us: times.and_then(HistoryTimes::percentiles_us).map(Vec::from),
+            note: note(late, from_ms, before_ms),
         }
     });
     let all = history.sum.as_ref().map(&of);

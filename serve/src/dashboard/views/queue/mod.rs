@@ -3,6 +3,7 @@
 mod act;
 mod due;
 mod history;
+mod late;
 mod limits;
 mod read;
 mod why;
@@ -17,7 +18,9 @@ use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Clock, Markup};
 use crate::dashboard::views::answer::{Answer, again, render};
+use crate::dashboard::views::schedules::rule;
 use crate::wire::about::Examination;
+use crate::wire::causes::is_late;
 use crate::wire::messages::Messages;
 use crate::wire::queues::Queue;
 use crate::wire::schedules::{Schedule, Schedules};
@@ -174,7 +177,7 @@ impl QueuePage {
     }
 
     fn is_late(&self) -> bool {
-        self.stats.as_ref().is_ok_and(why::is_late)
+        self.stats.as_ref().is_ok_and(is_late)
     }
 
     /// Whether the page explains why messages wait.
@@ -202,11 +205,10 @@ impl QueuePage {
 
     /// The rule of the schedule, in words.
     fn rule_of(&self, schedule: &Schedule) -> String {
-        let zone = schedule.zone.as_deref().unwrap_or("UTC");
-        match (&schedule.cron, schedule.every_ms) {
-            (Some(cron), _) => show::text(&format!("{cron} in {zone}")),
-            (None, Some(ms)) => format!("every {}", show::duration(ms)),
-            (None, None) => "–".to_owned(),
+        let (rule, zone) = rule(schedule);
+        match zone {
+            Some(zone) => format!("{rule} in {zone}"),
+            None => rule,
         }
     }
 

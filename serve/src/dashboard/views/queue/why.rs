@@ -2,15 +2,8 @@
 
 use crate::dashboard::show::{self, Clock, Markup};
 use crate::wire::about::Examination;
+use crate::wire::causes;
 use crate::wire::queues::Queue;
-
-/// A message that has been due for longer than this is late: a live worker claims it within 1 s.
-const LATE_MS: u64 = 2_000;
-/// A shorter announced silence does not mean that a worker parks the queue: workers announce it for
-/// busy queues too.
-const SHORT_PARK_MS: u64 = 2_000;
-/// The longest time for which a worker parks a queue.
-const LONGEST_PARK_MS: u64 = 60_000;
 
 /// A reason for which messages wait.
 pub(super) struct Cause {
@@ -39,18 +32,20 @@ impl Cause {
     }
 }
 
-/// Whether the oldest unclaimed message is late.
-pub(super) fn is_late(stats: &Queue) -> bool {
-    stats.overdue_ms > LATE_MS && stats.waiting() > 0
-}
-
 /// All causes that apply; none if no due message waits. `word` is the queue's name quoted for a
 /// shell, `address` that of its page.
 pub(super) fn causes(stats: &Queue, clock: &Clock, word: &str, address: &str) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    if stats.waiting() == 0 {
-        return causes;
-    }
+    let in_words = |cause| in_words(cause, stats, clock, word, address);
+    causes::Cause::of(stats).into_iter().map(in_words).collect()
+}
+
+fn in_words(
+    cause: causes::Cause,
+    stats: &Queue,
+    clock: &Clock,
+    word: &str,
+    address: &str,
+) -> Cause {
     let leased = || {
         Some((
             format!("{address}/messages?state=leased"),
@@ -58,22 +53,21 @@ pub(super) fn causes(stats: &Queue, clock: &Clock, word: &str, address: &str) ->
         ))
     };
     let limits = || Some((format!("{address}#limits"), "See the limits"));
-    if stats.paused {
-        let problem = match stats.paused_partitions < stats.partitions {
-            true => format!(
-                "{} of {} partitions are paused: the pause, or its end, did not reach the others.",
-                stats.paused_partitions, stats.partitions
-            ),
-            false => "The queue is paused: workers claim nothing.".to_owned(),
-        };
-        causes.push(Cause {
-            resumes: true,
-            ..Cause::new(problem, "Resume it when the reason for the pause is gone.")
-        });
-    }
-    let is_limited = limit(stats);
-    if stats.closed_ms > 0 && !is_limited {
-        causes.push(Cause {
+    match cause {
+        causes::Cause::Paused => {
+            let problem = match stats.paused_partitions < stats.partitions {
+                true => format!(
+                    "{} of {} partitions are paused: the pause, or its end, did not reach the others.",
+                    stats.paused_partitions, stats.partitions
+                ),
+                false => "The queue is paused: workers claim nothing.".to_owned(),
+            };
+            Cause {
+                resumes: true,
+                ..Cause::new(problem, "Resume it when the reason for the pause is gone.")
+            }
+        }
+        causes::Cause::Closed => Cause {
             until: Some(clock.time(clock.now_ms().saturating_add(stats.closed_ms))),
             resumes: true,
             ..Cause::new(
@@ -81,98 +75,85 @@ pub(super) fn causes(stats: &Queue, clock: &Clock, word: &str, address: &str) ->
                  a break.",
                 "Wait, or resume it now.",
             )
-        });
-    }
-    if let (Some(rate), Some(window_ms)) = (stats.limits.rate, stats.limits.rate_window_ms)
-        && is_limited
-    {
-        let rate = format!("{} per {}", show::number(rate), show::duration(window_ms));
-        causes.push(Cause {
-            link: limits(),
-            ..Cause::new(
-                format!("The rate of {rate} is used up: more messages are due than it lets start."),
-                "Wait, or raise the rate if the receiver can take more.",
-            )
-        });
-    }
-    if stats.full {
-        let most = stats.limits.max_leased.unwrap_or(stats.leased);
-        causes.push(Cause {
-            link: leased(),
-            ..Cause::new(
-                format!(
-                    "{} messages are leased, and max_leased is {}: each starts when another is settled.",
-                    show::number(stats.leased),
-                    show::number(most)
-                ),
-                "Wait, or raise max_leased if the receiver can take more.",
-            )
-        });
-    }
-    if stats.nodes == 0 {
-        causes.push(Cause {
+        },
+        causes::Cause::Rate => {
+            let rate = show::number(stats.limits.rate.unwrap_or_default());
+            let window = show::duration(stats.limits.rate_window_ms.unwrap_or_default());
+            Cause {
+                link: limits(),
+                ..Cause::new(
+                    format!(
+                        "The rate of {rate} per {window} is used up: more messages are due than it lets start."
+                    ),
+                    "Wait, or raise the rate if the receiver can take more.",
+                )
+            }
+        }
+        causes::Cause::Full => {
+            let most = stats.limits.max_leased.unwrap_or(stats.leased);
+            Cause {
+                link: leased(),
+                ..Cause::new(
+                    format!(
+                        "{} messages are leased, and max_leased is {}: each starts when another is settled.",
+                        show::number(stats.leased),
+                        show::number(most)
+                    ),
+                    "Wait, or raise max_leased if the receiver can take more.",
+                )
+            }
+        }
+        causes::Cause::NoWorker => Cause {
             command: Some(format!("dueq work {word} --exec COMMAND")),
             ..Cause::new("No worker is alive.", "Start one:")
-        });
-    } else if stats.drained_nodes >= stats.nodes {
-        causes.push(Cause {
+        },
+        causes::Cause::Drained => Cause {
             command: Some(format!("dueq workers {word} --resume PROCESS")),
             ..Cause::new(
                 "All live workers are drained: they take nothing new.",
                 "Start another one, or resume a process on its page:",
             )
-        });
-    }
-    if causes.is_empty() && is_late(stats) {
-        causes.push(of_workers(stats, leased()));
-    }
-    causes
-}
-
-/// Whether the queue's rate is the reason.
-fn limit(stats: &Queue) -> bool {
-    let window_ms = stats.limits.rate.and(stats.limits.rate_window_ms);
-    window_ms.is_some_and(|window_ms| {
-        stats.closed_ms <= window_ms && (stats.closed_ms > 0 || is_late(stats))
-    })
-}
-
-/// The cause if workers are live and nothing else explains the wait.
-fn of_workers(stats: &Queue, leased: Option<(String, &'static str)>) -> Cause {
-    let nodes = match stats.nodes {
-        1 => "1 worker is alive".to_owned(),
-        nodes => format!("{} workers are alive", show::number(nodes)),
-    };
-    let parked = SHORT_PARK_MS + 1..=LONGEST_PARK_MS;
-    if parked.contains(&stats.parked_ms) && stats.overdue_ms <= LONGEST_PARK_MS {
-        let within = show::duration(stats.parked_ms);
-        return Cause {
+        },
+        causes::Cause::Parked => Cause {
             resumes: true,
             ..Cause::new(
                 format!(
-                    "{nodes}, and none looks at the queue now: it was empty for long. One looks again within {within}."
+                    "{}, and none looks at the queue now: it was empty for long. One looks again within {}.",
+                    alive(stats),
+                    show::duration(stats.parked_ms)
                 ),
                 "Wait, or resume it, which wakes a worker at once.",
             )
-        };
-    }
-    match stats.leased {
-        0 => Cause::new(
+        },
+        causes::Cause::Unclaimed => Cause::new(
             format!(
-                "{nodes}, and no message has a handler: the workers cannot claim, or the consumers over HTTP do not."
+                "{}, and no message has a handler: the workers cannot claim, or the consumers over HTTP do not.",
+                alive(stats)
             ),
             "Look at the logs of the workers, or claim.",
         ),
-        held => Cause {
-            link: leased,
+        causes::Cause::Busy => Cause {
+            link: leased(),
             ..Cause::new(
                 format!(
-                    "{nodes} with {} messages: all handlers are busy.",
-                    show::number(held)
+                    "{} with {} messages: all handlers are busy.",
+                    alive(stats),
+                    show::number(stats.leased)
                 ),
                 "Start more workers or consumers, or raise the concurrency of workers. If handlers hang, see what they hold.",
             )
         },
+        causes::Cause::Unread => Cause::new(
+            "Redis, or a part of the queue, does not answer.",
+            "Look at the server.",
+        ),
+    }
+}
+
+fn alive(stats: &Queue) -> String {
+    match stats.nodes {
+        1 => "1 worker is alive".to_owned(),
+        nodes => format!("{} workers are alive", show::number(nodes)),
     }
 }
 

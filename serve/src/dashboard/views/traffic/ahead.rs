@@ -161,6 +161,7 @@ mod tests {
                 slot(NOW + HOUR_MS - 40_000, NOW + 2 * HOUR_MS - 40_000, 100, 1),
                 slot(NOW + 24 * HOUR_MS - 40_000, NOW + 30 * HOUR_MS, 1_000, 0),
             ],
+            schedules: Vec::new(),
         };
         let dues: Vec<_> = names.iter().map(|name| (*name, &due)).collect();
         let clock = Clock::now(Zone::default()).at(NOW);

@@ -70,6 +70,7 @@ impl Past {
                 before_ms: *before_ms,
                 count: minute.map_or(0, |minute| minute.delivered),
                 times_us: minute.and_then(|minute| minute.p99_us).map(|us| vec![us]),
+                note: None,
             }
         });
         let latest = all

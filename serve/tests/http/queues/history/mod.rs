@@ -1,6 +1,7 @@
 //! The history of a queue: what happened in each minute, hour or day.
 
 mod judge;
+mod late;
 mod restarts;
 
 use std::time::{Duration, Instant};
