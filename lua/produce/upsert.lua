@@ -24,7 +24,7 @@ local attempt = ARGV[2] or ''
 --- use: state_of
 --- use: push_state
 --- use: fresh_options
-local create_queue, unlisted, rescheduled, moved_near, revived = create, {}, {}, false, {}
+local verb, create_queue, unlisted, rescheduled, moved_near, revived = 'upsert', create, {}, {}, false, {}
 local function ends_by(words, by) -- with this end of the debounce
   words = string.gsub(string.gsub(words, ' ?due_by=%d+', ''), '^ ', '')
   return words .. (words == '' and '' or ' ') .. by

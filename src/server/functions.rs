@@ -12,7 +12,7 @@ use crate::server::patience::patiently;
 
 /// The version of the library. It grows with every change of a script, and a server keeps the
 /// newest library that it was given.
-pub(crate) const VERSION: u64 = 27;
+pub(crate) const VERSION: u64 = 28;
 
 /// The library's text: each script in a function `dueq_VERB` with the script's own flags, and
 /// `dueq_version`.
