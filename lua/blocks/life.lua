@@ -2,7 +2,8 @@
 
 --- block: life_mark
 -- ATTRS keeps the life of a message under this byte and the id: '<ms> <word> <due> <began> <node> <text>', a line for
--- each event, the latest last. RECENT has the same name until the life of a message that has ended is forgotten.
+-- each event, the latest last; what is unknown is -, or left out at the end. RECENT has the same name of a message that
+-- has ended, until its life is forgotten.
 local LIFE_MARK = '\7'
 
 --- block: life
@@ -28,8 +29,10 @@ if (keep_ms or 0) > 0 then -- end_lives writes it
   redis.call('ZCARD', RECENT)
 end
 local function with_event(life, word, due, attempt, text)
-  local line = int(now) .. ' ' .. word .. ' ' .. (attempt or (due or '-') .. ' - -') .. ' '
-    .. string.gsub(string.sub(text or '', 1, 200), '%c', ' ')
+  local line = int(now) .. ' ' .. word .. ' ' .. (attempt or due or '-')
+  if text then
+    line = line .. (attempt and ' ' or ' - - ') .. string.gsub(string.sub(text, 1, 200), '%c', ' ')
+  end
   if not life then return line end
   local _, more = string.gsub(life, '\n', '')
   return (more < 19 and life or string.match(life, '\n(.*)$')) .. '\n' .. line
@@ -65,7 +68,7 @@ end_lives = function(ids, word, attempt)
     scores[2 * i - 1], scores[2 * i] = int(now_up + ms), names[i]
   end
   redis.call('HSET', ATTRS, unpack(lives))
-  redis.call('ZADD', RECENT, unpack(scores))
+  redis.call('HINCRBY', META, 'ended_lives', redis.call('ZADD', RECENT, unpack(scores)))
   --- use: trim_recent
   trim_recent(#ids)
 end
@@ -88,19 +91,26 @@ attempt_of = function(id, claim)
 end
 
 --- block: forget_lives
--- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on.
-local lives = {}
+-- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on. META's
+-- ended_lives counts such names: mostly there are none.
+local lives, ended = {}, 0
 for _, name in ipairs(redis.call('ZRANGE', RECENT, '0', int(over - 1))) do
-  if string.byte(name) == 7 and redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
-    lives[#lives + 1] = name
+  if string.byte(name) == 7 then
+    ended = ended + 1
+    if redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
+      lives[#lives + 1] = name
+    end
   end
 end
 if #lives > 0 then
   redis.call('HDEL', ATTRS, unpack(lives))
 end
+if ended > 0 then
+  redis.call('HINCRBY', META, 'ended_lives', int(-ended))
+end
 
 --- block: note_tick
 -- A tick is a new message: its life begins.
 if layout > '4' and redis.call('HGET', META, 'life_keep_ms') then
-  redis.call('HSET', ATTRS, '\7' .. id, int(now) .. ' tick ' .. string.match(id, '%d+$') .. ' - - ') -- LIFE_MARK
+  redis.call('HSET', ATTRS, '\7' .. id, int(now) .. ' tick ' .. string.match(id, '%d+$')) -- LIFE_MARK
 end

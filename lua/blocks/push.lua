@@ -395,7 +395,7 @@ if redis.call('HGET', META, 'life_keep_ms') then
   lives = {unpack(dues)}
   for i = 1, 2 * count, 2 do
     if dues[i] ~= last then
-      last, life = dues[i], begins .. dues[i] .. ' - - '
+      last, life = dues[i], begins .. dues[i]
     end
     lives[i], lives[i + 1] = LIFE_MARK .. dues[i + 1], life
   end

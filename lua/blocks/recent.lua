@@ -18,7 +18,7 @@ local CANCELLED, PUSHED_AGAIN, PARTLY, DROPPED = 0.5, 0.25, 0.5, 0.5
 local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
   local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
   if over > 0 then
-    if (layout or '') > '4' then
+    if (layout or '') > '4' and (redis.call('HGET', META, 'ended_lives') or '0') ~= '0' then
       --- use: forget_lives
     end
     redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))

@@ -333,7 +333,8 @@ end
 -- '<due> <options>', LF, payload.
 local NEXT_MARK = '\3'
 -- ATTRS keeps the life of a message under this byte and the id: '<ms> <word> <due> <began> <node> <text>', a line for
--- each event, the latest last. RECENT has the same name until the life of a message that has ended is forgotten.
+-- each event, the latest last; what is unknown is -, or left out at the end. RECENT has the same name of a message that
+-- has ended, until its life is forgotten.
 local LIFE_MARK = '\7'
 -- The batch that has left this partition and has not arrived for sure, in CLAIMS: the ids in it, each between two line
 -- feeds; and the batch itself. META's `moving` says `<number> <tag> <messages>` of it, and is empty without one.

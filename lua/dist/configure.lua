@@ -203,8 +203,9 @@ for i = 2, #ARGV, 2 do
     redis.call('HDEL', META, ARGV[i])
   else
     if ARGV[i] == 'life_keep_ms' then
+      -- First of all, for scripts of an older release must not work on it. A queue of layout 3 may have next messages.
+      redis.call('HSET', META, 'layout', '5', unpack(layout > '2' and layout < '5' and {'nexts', '1'} or {}))
       layout = '5'
-      redis.call('HSET', META, 'layout', layout) -- first: scripts of an older release must not work on it
     end
     redis.call('HSET', META, ARGV[i], ARGV[i + 1])
   end

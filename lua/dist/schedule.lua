@@ -706,7 +706,7 @@ local function store(s, old)
       redis.call('ZADD', SCHEDULED, int(now), id)
       -- A tick is a new message: its life begins.
       if layout > '4' and redis.call('HGET', META, 'life_keep_ms') then
-        redis.call('HSET', ATTRS, '\7' .. id, int(now) .. ' tick ' .. string.match(id, '%d+$') .. ' - - ') -- LIFE_MARK
+        redis.call('HSET', ATTRS, '\7' .. id, int(now) .. ' tick ' .. string.match(id, '%d+$')) -- LIFE_MARK
       end
       if s.overlap ~= 'allow' then
         s.live = s.live .. (s.live ~= '' and ' ' or '') .. string.match(id, '%d+$')

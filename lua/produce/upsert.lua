@@ -78,6 +78,9 @@ if #revived > 0 then
 end
 for id, message in pairs(following) do
   redis.call('HSET', ATTRS, NEXT_MARK .. id, message)
+  if layout > '4' then
+    redis.call('HSET', META, 'nexts', '1') -- ack looks for them
+  end
   if string.find(message, '^%d+ [^\n]*expires=') then -- claim looks for messages that have expired
     redis.call('HSET', META, 'expiring', '1', 'selective', '1')
   end

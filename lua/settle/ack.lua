@@ -33,12 +33,18 @@ if #ids == 0 then
 end
 local claims = redis.call('HMGET', CLAIMS, unpack(ids))
 local has_attrs = redis.call('HLEN', ATTRS) > 1
-local start, end_acked
+local start, end_acked, has_lives
 if has_attrs and (layout or '') >= '3' then
-  --- use: attrs
-  --- use: life
-  --- use: next
-  start, end_acked = start_next, end_lives
+  local keep_ms, nexts = nil, '1'
+  if layout > '4' then
+    has_lives, keep_ms, nexts = true, unpack(redis.call('HMGET', META, 'life_keep_ms', 'nexts'))
+  end
+  if nexts or (tonumber(keep_ms or '') or 0) > 0 then -- making functions costs as much as a command
+    --- use: attrs
+    --- use: life
+    --- use: next
+    start, end_acked = nexts and start_next, end_lives
+  end
 end
 local replies, acked, n = {'OK'}, ids, #ids
 -- Fast path: all ids are under the leases of their claims, and windows remember all or none: no + at the end of what
@@ -109,7 +115,14 @@ if deleted ~= n then -- one by one; each sees what the earlier ones did
 end
 local changed, quiet, head, length = n > 0, false, old_head, old_length
 if changed then
-  if has_attrs then
+  if has_attrs and has_lives and not end_acked then -- which go with their messages
+    --- use: life_mark
+    local names = {unpack(acked)}
+    for k = 1, n do
+      names[n + k] = LIFE_MARK .. acked[k]
+    end
+    redis.call('HDEL', ATTRS, unpack(names))
+  elseif has_attrs then
     redis.call('HDEL', ATTRS, unpack(acked))
   end
   if end_acked then -- before the leases end: they say when the deliveries began

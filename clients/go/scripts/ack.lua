@@ -104,112 +104,128 @@ if #ids == 0 then
 end
 local claims = redis.call('HMGET', CLAIMS, unpack(ids))
 local has_attrs = redis.call('HLEN', ATTRS) > 1
-local start, end_acked
+local start, end_acked, has_lives
 if has_attrs and (layout or '') >= '3' then
-  local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
-    local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
-    return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
+  local keep_ms, nexts = nil, '1'
+  if layout > '4' then
+    has_lives, keep_ms, nexts = true, unpack(redis.call('HMGET', META, 'life_keep_ms', 'nexts'))
   end
-  local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
-  local function set_attrs(id, failures, crashes, due, options, reason)
-    if failures + crashes == 0 and not due and options == '' and reason == '' then
-      return redis.call('HDEL', ATTRS, id)
+  if nexts or (tonumber(keep_ms or '') or 0) > 0 then -- making functions costs as much as a command
+    local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
+      local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+      return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
     end
-    local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
-    redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
-  end
-  -- Both are nil in a queue of an older layout: a call there pays one comparison.
-  local note, end_lives
-  if (layout or '') > '4' then
-    -- ATTRS keeps the life of a message under this byte and the id: '<ms> <word> <due> <began> <node> <text>', a line for
-    -- each event, the latest last. RECENT has the same name until the life of a message that has ended is forgotten.
-    local LIFE_MARK = '\7'
-    -- META's life_keep_ms: how long the life of a message is kept after its end; without it no event is added.
-    local keep_ms = tonumber(redis.call('HGET', META, 'life_keep_ms') or '')
-    if (keep_ms or 0) > 0 then -- end_lives writes it
-      redis.call('ZCARD', RECENT)
+    local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
+    local function set_attrs(id, failures, crashes, due, options, reason)
+      if failures + crashes == 0 and not due and options == '' and reason == '' then
+        return redis.call('HDEL', ATTRS, id)
+      end
+      local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
+      redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
     end
-    local function with_event(life, word, due, attempt, text)
-      local line = int(now) .. ' ' .. word .. ' ' .. (attempt or (due or '-') .. ' - -') .. ' '
-        .. string.gsub(string.sub(text or '', 1, 200), '%c', ' ')
-      if not life then return line end
-      local _, more = string.gsub(life, '\n', '')
-      return (more < 19 and life or string.match(life, '\n(.*)$')) .. '\n' .. line
-    end
-    -- Adds an event to the life of a message that is in the queue.
-    --   due      the due time that it got, as text; or nil
-    --   attempt  of a delivery that ends: what attempt_of returned
-    --   starts   whether the life begins with this event: a life of an earlier message of the id is forgotten
-    note = function(id, word, due, attempt, text, starts)
-      if keep_ms then
-        local life = not starts and redis.call('HGET', ATTRS, LIFE_MARK .. id)
-        redis.call('HSET', ATTRS, LIFE_MARK .. id, with_event(life, word, due, attempt, text))
+    -- Both are nil in a queue of an older layout: a call there pays one comparison.
+    local note, end_lives
+    if (layout or '') > '4' then
+      -- ATTRS keeps the life of a message under this byte and the id: '<ms> <word> <due> <began> <node> <text>', a line for
+      -- each event, the latest last; what is unknown is -, or left out at the end. RECENT has the same name of a message that
+      -- has ended, until its life is forgotten.
+      local LIFE_MARK = '\7'
+      -- META's life_keep_ms: how long the life of a message is kept after its end; without it no event is added.
+      local keep_ms = tonumber(redis.call('HGET', META, 'life_keep_ms') or '')
+      if (keep_ms or 0) > 0 then -- end_lives writes it
+        redis.call('ZCARD', RECENT)
       end
-    end
-    -- Of messages that left the queue: adds the last event and keeps their lives for life_keep_ms; those of a cancel for
-    -- 12 s at least, for an undo. Without a word, or while RECENT is half full, it forgets them.
-    --   attempt  a function that returns attempt_of an id; or nil
-    end_lives = function(ids, word, attempt)
-      local names, lives, scores = {}, {}, {}
-      for i, id in ipairs(ids) do
-        names[i] = LIFE_MARK .. id
+      local function with_event(life, word, due, attempt, text)
+        local line = int(now) .. ' ' .. word .. ' ' .. (attempt or due or '-')
+        if text then
+          line = line .. (attempt and ' ' or ' - - ') .. string.gsub(string.sub(text, 1, 200), '%c', ' ')
+        end
+        if not life then return line end
+        local _, more = string.gsub(life, '\n', '')
+        return (more < 19 and life or string.match(life, '\n(.*)$')) .. '\n' .. line
       end
-      local ms = word and keep_ms or 0
-      if word == 'cancel' and keep_ms then
-        ms = math.max(ms, REPEAT_MS)
-      end
-      local most = ms > 0 and (tonumber(redis.call('HGET', META, 'max_remembered') or '') or 1000000)
-      if not most or 2 * (redis.call('ZCARD', RECENT) + #ids) > most then
-        return redis.call('HDEL', ATTRS, unpack(names))
-      end
-      for i, life in ipairs(redis.call('HMGET', ATTRS, unpack(names))) do
-        lives[2 * i - 1], lives[2 * i] = names[i], with_event(life, word, nil, attempt and attempt(ids[i]))
-        scores[2 * i - 1], scores[2 * i] = int(now_up + ms), names[i]
-      end
-      redis.call('HSET', ATTRS, unpack(lives))
-      redis.call('ZADD', RECENT, unpack(scores))
-      local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
-        local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
-        if over > 0 then
-          if (layout or '') > '4' then
-            -- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on.
-            local lives = {}
-            for _, name in ipairs(redis.call('ZRANGE', RECENT, '0', int(over - 1))) do
-              if string.byte(name) == 7 and redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
-                lives[#lives + 1] = name
-              end
-            end
-            if #lives > 0 then
-              redis.call('HDEL', ATTRS, unpack(lives))
-            end
-          end
-          redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
+      -- Adds an event to the life of a message that is in the queue.
+      --   due      the due time that it got, as text; or nil
+      --   attempt  of a delivery that ends: what attempt_of returned
+      --   starts   whether the life begins with this event: a life of an earlier message of the id is forgotten
+      note = function(id, word, due, attempt, text, starts)
+        if keep_ms then
+          local life = not starts and redis.call('HGET', ATTRS, LIFE_MARK .. id)
+          redis.call('HSET', ATTRS, LIFE_MARK .. id, with_event(life, word, due, attempt, text))
         end
       end
-      trim_recent(#ids)
+      -- Of messages that left the queue: adds the last event and keeps their lives for life_keep_ms; those of a cancel for
+      -- 12 s at least, for an undo. Without a word, or while RECENT is half full, it forgets them.
+      --   attempt  a function that returns attempt_of an id; or nil
+      end_lives = function(ids, word, attempt)
+        local names, lives, scores = {}, {}, {}
+        for i, id in ipairs(ids) do
+          names[i] = LIFE_MARK .. id
+        end
+        local ms = word and keep_ms or 0
+        if word == 'cancel' and keep_ms then
+          ms = math.max(ms, REPEAT_MS)
+        end
+        local most = ms > 0 and (tonumber(redis.call('HGET', META, 'max_remembered') or '') or 1000000)
+        if not most or 2 * (redis.call('ZCARD', RECENT) + #ids) > most then
+          return redis.call('HDEL', ATTRS, unpack(names))
+        end
+        for i, life in ipairs(redis.call('HMGET', ATTRS, unpack(names))) do
+          lives[2 * i - 1], lives[2 * i] = names[i], with_event(life, word, nil, attempt and attempt(ids[i]))
+          scores[2 * i - 1], scores[2 * i] = int(now_up + ms), names[i]
+        end
+        redis.call('HSET', ATTRS, unpack(lives))
+        redis.call('HINCRBY', META, 'ended_lives', redis.call('ZADD', RECENT, unpack(scores)))
+        local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
+          local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
+          if over > 0 then
+            if (layout or '') > '4' and (redis.call('HGET', META, 'ended_lives') or '0') ~= '0' then
+              -- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on. META's
+              -- ended_lives counts such names: mostly there are none.
+              local lives, ended = {}, 0
+              for _, name in ipairs(redis.call('ZRANGE', RECENT, '0', int(over - 1))) do
+                if string.byte(name) == 7 then
+                  ended = ended + 1
+                  if redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
+                    lives[#lives + 1] = name
+                  end
+                end
+              end
+              if #lives > 0 then
+                redis.call('HDEL', ATTRS, unpack(lives))
+              end
+              if ended > 0 then
+                redis.call('HINCRBY', META, 'ended_lives', int(-ended))
+              end
+            end
+            redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
+          end
+        end
+        trim_recent(#ids)
+      end
     end
-  end
-  -- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
-  -- '<due> <options>', LF, payload.
-  local NEXT_MARK = '\3'
-  if (layout or '') >= '3' then -- writes nothing; consumers with the rights of an older release are refused before
-    redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
-  end
-  local function start_next(id) -- makes it the message of this id; returns its due as text, nil if there is none
-    local kept = (layout or '') >= '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id) or ''
-    local due, options, at = string.match(kept, '^(%d+) ([^\n]*)\n()') -- a pattern for the payload would read each byte
-    if not due then return nil end
-    redis.call('HDEL', ATTRS, NEXT_MARK .. id)
-    redis.call('HDEL', MESSAGES, id)
-    redis.call('HSETNX', MESSAGES, id, string.sub(kept, at))
-    set_attrs(id, 0, 0, nil, options, '')
-    redis.call('ZADD', SCHEDULED, due, id)
-    if note then
-      note(id, 'next', due)
+    -- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
+    -- '<due> <options>', LF, payload.
+    local NEXT_MARK = '\3'
+    if (layout or '') >= '3' then -- writes nothing; consumers with the rights of an older release are refused before
+      redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
     end
-    return due
+    local function start_next(id) -- makes it the message of this id; returns its due as text, nil if there is none
+      local kept = (layout or '') >= '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id) or ''
+      local due, options, at = string.match(kept, '^(%d+) ([^\n]*)\n()') -- a pattern for the payload would read each byte
+      if not due then return nil end
+      redis.call('HDEL', ATTRS, NEXT_MARK .. id)
+      redis.call('HDEL', MESSAGES, id)
+      redis.call('HSETNX', MESSAGES, id, string.sub(kept, at))
+      set_attrs(id, 0, 0, nil, options, '')
+      redis.call('ZADD', SCHEDULED, due, id)
+      if note then
+        note(id, 'next', due)
+      end
+      return due
+    end
+    start, end_acked = nexts and start_next, end_lives
   end
-  start, end_acked = start_next, end_lives
 end
 local replies, acked, n = {'OK'}, ids, #ids
 -- Fast path: all ids are under the leases of their claims, and windows remember all or none: no + at the end of what
@@ -317,7 +333,17 @@ if deleted ~= n then -- one by one; each sees what the earlier ones did
 end
 local changed, quiet, head, length = n > 0, false, old_head, old_length
 if changed then
-  if has_attrs then
+  if has_attrs and has_lives and not end_acked then -- which go with their messages
+    -- ATTRS keeps the life of a message under this byte and the id: '<ms> <word> <due> <began> <node> <text>', a line for
+    -- each event, the latest last; what is unknown is -, or left out at the end. RECENT has the same name of a message that
+    -- has ended, until its life is forgotten.
+    local LIFE_MARK = '\7'
+    local names = {unpack(acked)}
+    for k = 1, n do
+      names[n + k] = LIFE_MARK .. acked[k]
+    end
+    redis.call('HDEL', ATTRS, unpack(names))
+  elseif has_attrs then
     redis.call('HDEL', ATTRS, unpack(acked))
   end
   if end_acked then -- before the leases end: they say when the deliveries began
@@ -372,16 +398,23 @@ if changed then
     local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
       local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
       if over > 0 then
-        if (layout or '') > '4' then
-          -- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on.
-          local lives = {}
+        if (layout or '') > '4' and (redis.call('HGET', META, 'ended_lives') or '0') ~= '0' then
+          -- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on. META's
+          -- ended_lives counts such names: mostly there are none.
+          local lives, ended = {}, 0
           for _, name in ipairs(redis.call('ZRANGE', RECENT, '0', int(over - 1))) do
-            if string.byte(name) == 7 and redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
-              lives[#lives + 1] = name
+            if string.byte(name) == 7 then
+              ended = ended + 1
+              if redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
+                lives[#lives + 1] = name
+              end
             end
           end
           if #lives > 0 then
             redis.call('HDEL', ATTRS, unpack(lives))
+          end
+          if ended > 0 then
+            redis.call('HINCRBY', META, 'ended_lives', int(-ended))
           end
         end
         redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))

@@ -354,7 +354,8 @@ if selective then
     local note, end_lives
     if (layout or '') > '4' then
       -- ATTRS keeps the life of a message under this byte and the id: '<ms> <word> <due> <began> <node> <text>', a line for
-      -- each event, the latest last. RECENT has the same name until the life of a message that has ended is forgotten.
+      -- each event, the latest last; what is unknown is -, or left out at the end. RECENT has the same name of a message that
+      -- has ended, until its life is forgotten.
       local LIFE_MARK = '\7'
       -- META's life_keep_ms: how long the life of a message is kept after its end; without it no event is added.
       local keep_ms = tonumber(redis.call('HGET', META, 'life_keep_ms') or '')
@@ -362,8 +363,10 @@ if selective then
         redis.call('ZCARD', RECENT)
       end
       local function with_event(life, word, due, attempt, text)
-        local line = int(now) .. ' ' .. word .. ' ' .. (attempt or (due or '-') .. ' - -') .. ' '
-          .. string.gsub(string.sub(text or '', 1, 200), '%c', ' ')
+        local line = int(now) .. ' ' .. word .. ' ' .. (attempt or due or '-')
+        if text then
+          line = line .. (attempt and ' ' or ' - - ') .. string.gsub(string.sub(text, 1, 200), '%c', ' ')
+        end
         if not life then return line end
         local _, more = string.gsub(life, '\n', '')
         return (more < 19 and life or string.match(life, '\n(.*)$')) .. '\n' .. line
@@ -399,20 +402,27 @@ if selective then
           scores[2 * i - 1], scores[2 * i] = int(now_up + ms), names[i]
         end
         redis.call('HSET', ATTRS, unpack(lives))
-        redis.call('ZADD', RECENT, unpack(scores))
+        redis.call('HINCRBY', META, 'ended_lives', redis.call('ZADD', RECENT, unpack(scores)))
         local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
           local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
           if over > 0 then
-            if (layout or '') > '4' then
-              -- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on.
-              local lives = {}
+            if (layout or '') > '4' and (redis.call('HGET', META, 'ended_lives') or '0') ~= '0' then
+              -- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on. META's
+              -- ended_lives counts such names: mostly there are none.
+              local lives, ended = {}, 0
               for _, name in ipairs(redis.call('ZRANGE', RECENT, '0', int(over - 1))) do
-                if string.byte(name) == 7 and redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
-                  lives[#lives + 1] = name
+                if string.byte(name) == 7 then
+                  ended = ended + 1
+                  if redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
+                    lives[#lives + 1] = name
+                  end
                 end
               end
               if #lives > 0 then
                 redis.call('HDEL', ATTRS, unpack(lives))
+              end
+              if ended > 0 then
+                redis.call('HINCRBY', META, 'ended_lives', int(-ended))
               end
             end
             redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
@@ -460,16 +470,23 @@ if selective then
       local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
         local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
         if over > 0 then
-          if (layout or '') > '4' then
-            -- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on.
-            local lives = {}
+          if (layout or '') > '4' and (redis.call('HGET', META, 'ended_lives') or '0') ~= '0' then
+            -- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on. META's
+            -- ended_lives counts such names: mostly there are none.
+            local lives, ended = {}, 0
             for _, name in ipairs(redis.call('ZRANGE', RECENT, '0', int(over - 1))) do
-              if string.byte(name) == 7 and redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
-                lives[#lives + 1] = name
+              if string.byte(name) == 7 then
+                ended = ended + 1
+                if redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
+                  lives[#lives + 1] = name
+                end
               end
             end
             if #lives > 0 then
               redis.call('HDEL', ATTRS, unpack(lives))
+            end
+            if ended > 0 then
+              redis.call('HINCRBY', META, 'ended_lives', int(-ended))
             end
           end
           redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
@@ -691,7 +708,7 @@ if (layout or '') > '3' then
           redis.call('HSET', ATTRS, id, '0 0 - ' .. options .. '\n')
           -- A tick is a new message: its life begins.
           if layout > '4' and redis.call('HGET', META, 'life_keep_ms') then
-            redis.call('HSET', ATTRS, '\7' .. id, int(now) .. ' tick ' .. string.match(id, '%d+$') .. ' - - ') -- LIFE_MARK
+            redis.call('HSET', ATTRS, '\7' .. id, int(now) .. ' tick ' .. string.match(id, '%d+$')) -- LIFE_MARK
           end
           text = 'active ' .. next_due .. ' ' .. due .. ' ' .. since .. ' ' .. string.format('%d', made + 1) .. ' ' .. rest
           if head then
@@ -912,7 +929,7 @@ if (layout or '') > '3' then
               redis.call('HSET', ATTRS, id, '0 0 - ' .. options .. '\n')
               -- A tick is a new message: its life begins.
               if layout > '4' and redis.call('HGET', META, 'life_keep_ms') then
-                redis.call('HSET', ATTRS, '\7' .. id, int(now) .. ' tick ' .. string.match(id, '%d+$') .. ' - - ') -- LIFE_MARK
+                redis.call('HSET', ATTRS, '\7' .. id, int(now) .. ' tick ' .. string.match(id, '%d+$')) -- LIFE_MARK
               end
               s.made = s.made + 1
               if s.overlap ~= 'allow' then
@@ -1014,8 +1031,14 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
     if n > 0 and bytes + redis.call('HSTRLEN', MESSAGES, ids[from]) > 4194304 then break end
     to = from
   end
+  -- Of the messages that the claim reads now. If they are its last ones and none has attrs, they take the fast path.
   local attrs = not read_attrs and {} or from == 1 and limits and limits.attrs
     or redis.call('HMGET', ATTRS, unpack(ids, from, to))
+  local some = not read_attrs or to < #ids
+  for i = 1, some and 0 or #attrs do
+    some = some or attrs[i]
+  end
+  read_attrs = some and read_attrs
   local found = redis.call('HMGET', MESSAGES, unpack(ids, from, to))
   for i = 1, #found do
     local payload, at = found[i], taken + 1

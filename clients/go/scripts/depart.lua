@@ -190,7 +190,8 @@ local function remove_ready(gone)
   end
 end
 -- ATTRS keeps the life of a message under this byte and the id: '<ms> <word> <due> <began> <node> <text>', a line for
--- each event, the latest last. RECENT has the same name until the life of a message that has ended is forgotten.
+-- each event, the latest last; what is unknown is -, or left out at the end. RECENT has the same name of a message that
+-- has ended, until its life is forgotten.
 local LIFE_MARK = '\7'
 local verdict, number = string.match(ARGV[2] or '', '^(%l*)=?(%d*)$')
 local function whole(text) return tonumber(string.match(text or '', '^%d+$') or '') end

@@ -216,7 +216,8 @@ local function to_bury(claim) return string.find(claim, '^00%d', 17) ~= nil end
 -- '<due> <options>', LF, payload.
 local NEXT_MARK = '\3'
 -- ATTRS keeps the life of a message under this byte and the id: '<ms> <word> <due> <began> <node> <text>', a line for
--- each event, the latest last. RECENT has the same name until the life of a message that has ended is forgotten.
+-- each event, the latest last; what is unknown is -, or left out at the end. RECENT has the same name of a message that
+-- has ended, until its life is forgotten.
 local LIFE_MARK = '\7'
 local id, most = ARGV[2], tonumber(ARGV[3])
 if #ARGV ~= 2 and not (#ARGV == 3 and most and #ARGV[3] <= 8 and string.find(ARGV[3], '^%d+$')) then

@@ -196,7 +196,8 @@ end
 local note, end_lives, attempt_of
 if (layout or '') > '4' then
   -- ATTRS keeps the life of a message under this byte and the id: '<ms> <word> <due> <began> <node> <text>', a line for
-  -- each event, the latest last. RECENT has the same name until the life of a message that has ended is forgotten.
+  -- each event, the latest last; what is unknown is -, or left out at the end. RECENT has the same name of a message that
+  -- has ended, until its life is forgotten.
   local LIFE_MARK = '\7'
   -- META's life_keep_ms: how long the life of a message is kept after its end; without it no event is added.
   local keep_ms = tonumber(redis.call('HGET', META, 'life_keep_ms') or '')
@@ -204,8 +205,10 @@ if (layout or '') > '4' then
     redis.call('ZCARD', RECENT)
   end
   local function with_event(life, word, due, attempt, text)
-    local line = int(now) .. ' ' .. word .. ' ' .. (attempt or (due or '-') .. ' - -') .. ' '
-      .. string.gsub(string.sub(text or '', 1, 200), '%c', ' ')
+    local line = int(now) .. ' ' .. word .. ' ' .. (attempt or due or '-')
+    if text then
+      line = line .. (attempt and ' ' or ' - - ') .. string.gsub(string.sub(text, 1, 200), '%c', ' ')
+    end
     if not life then return line end
     local _, more = string.gsub(life, '\n', '')
     return (more < 19 and life or string.match(life, '\n(.*)$')) .. '\n' .. line
@@ -241,20 +244,27 @@ if (layout or '') > '4' then
       scores[2 * i - 1], scores[2 * i] = int(now_up + ms), names[i]
     end
     redis.call('HSET', ATTRS, unpack(lives))
-    redis.call('ZADD', RECENT, unpack(scores))
+    redis.call('HINCRBY', META, 'ended_lives', redis.call('ZADD', RECENT, unpack(scores)))
     local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
       local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
       if over > 0 then
-        if (layout or '') > '4' then
-          -- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on.
-          local lives = {}
+        if (layout or '') > '4' and (redis.call('HGET', META, 'ended_lives') or '0') ~= '0' then
+          -- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on. META's
+          -- ended_lives counts such names: mostly there are none.
+          local lives, ended = {}, 0
           for _, name in ipairs(redis.call('ZRANGE', RECENT, '0', int(over - 1))) do
-            if string.byte(name) == 7 and redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
-              lives[#lives + 1] = name
+            if string.byte(name) == 7 then
+              ended = ended + 1
+              if redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
+                lives[#lives + 1] = name
+              end
             end
           end
           if #lives > 0 then
             redis.call('HDEL', ATTRS, unpack(lives))
+          end
+          if ended > 0 then
+            redis.call('HINCRBY', META, 'ended_lives', int(-ended))
           end
         end
         redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
@@ -396,16 +406,23 @@ local function count_expired()
     local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
       local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
       if over > 0 then
-        if (layout or '') > '4' then
-          -- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on.
-          local lives = {}
+        if (layout or '') > '4' and (redis.call('HGET', META, 'ended_lives') or '0') ~= '0' then
+          -- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on. META's
+          -- ended_lives counts such names: mostly there are none.
+          local lives, ended = {}, 0
           for _, name in ipairs(redis.call('ZRANGE', RECENT, '0', int(over - 1))) do
-            if string.byte(name) == 7 and redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
-              lives[#lives + 1] = name
+            if string.byte(name) == 7 then
+              ended = ended + 1
+              if redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
+                lives[#lives + 1] = name
+              end
             end
           end
           if #lives > 0 then
             redis.call('HDEL', ATTRS, unpack(lives))
+          end
+          if ended > 0 then
+            redis.call('HINCRBY', META, 'ended_lives', int(-ended))
           end
         end
         redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
