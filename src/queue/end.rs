@@ -68,6 +68,22 @@ impl<C: Codec> Queue<C> {
     ///
     /// # Errors
     /// As [`end_of`](Queue::end_of).
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::QueueLimits;
+    /// use std::time::Duration;
+    ///
+    /// orders.configure(QueueLimits::new().keep_life_for(Duration::from_secs(3_600))).await?;
+    /// orders.push("rate it").id("order:42").await?;
+    /// for delivery in orders.claim(1, Duration::from_secs(30)).await? {
+    ///     delivery.ack().await?;
+    /// }
+    /// let life = orders.life_of("order:42").await?;
+    /// let what: Vec<&str> = life.iter().map(|event| event.what.as_str()).collect();
+    /// assert_eq!(what, ["push", "ack"]);
+    /// # });
+    /// ```
     pub async fn life_of(&self, id: impl AsRef<[u8]>) -> Result<Vec<LifeEvent>, Error> {
         let mut reply = self.look_up(id.as_ref()).await?;
         match inspect::stored(&mut reply.body)? {

@@ -9,9 +9,10 @@ use comfy_table::{Table, presets};
 use dueq::inspect::{LeaseInfo, NodeInfo};
 use dueq::{MessageState, OnExpire, Queue, StoredMessage};
 
-use crate::commands::life;
 use crate::output::Outcome;
 use crate::{Common, existing, output};
+
+mod life;
 
 #[derive(Args)]
 #[command(after_help = "\

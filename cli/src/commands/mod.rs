@@ -12,7 +12,6 @@ pub(crate) mod ids;
 pub(crate) mod import;
 pub(crate) mod inspect;
 pub(crate) mod keys;
-mod life;
 pub(crate) mod limits;
 pub(crate) mod ls;
 pub(crate) mod nodes;
