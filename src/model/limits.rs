@@ -7,6 +7,8 @@ use crate::model::due::ceil_ms;
 use crate::model::rate::Rate;
 use crate::model::stats::QueueStats;
 
+mod lives;
+
 /// The most starts that a rate may allow in its window.
 const MAX_STARTS: u32 = 1_000_000;
 /// The longest window of a rate: 30 days.
@@ -204,11 +206,8 @@ impl QueueLimits {
             0 => limits.no_max_leased(),
             most => limits.max_leased(small(most)),
         };
-        limits = match stats.keep_life_ms {
-            None => limits.keep_no_life(),
-            Some(ms) => limits.keep_life_for(Duration::from_millis(ms)),
-        };
         limits
+            .keep_life_as(stats)
             .max_throttle(Duration::from_millis(stats.max_throttle_ms))
             .max_attempts(small(stats.max_attempts))
             .max_crashes(small(stats.max_crashes))
@@ -286,7 +285,7 @@ impl QueueLimits {
         Ok(pairs.into_iter().flat_map(pair).collect())
     }
 
-    pub(super) fn with(mut self, name: &'static str, value: String) -> Self {
+    fn with(mut self, name: &'static str, value: String) -> Self {
         self.pairs.push((name, value));
         self
     }
