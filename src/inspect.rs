@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | which messages are in a state? | [`Queue::list`](crate::Queue::list) | [`MessagePage`] of [`MessageEntry`]s; the next one begins at its [`MessageCursor`] |
 //! | how did a message end? | [`Queue::end_of`](crate::Queue::end_of) | [`MessageEnd`] |
+//! | what happened to a message? | [`Queue::life_of`](crate::Queue::life_of) | [`LifeEvent`]s |
 //! | who has a message? | [`Queue::get`](crate::Queue::get) | [`LeaseInfo`] |
 //! | how many are due until when? | [`Queue::dues`](crate::Queue::dues) | [`DueCounts`] |
 //! | in which process is that worker? | [`Queue::holders`](crate::Queue::holders) | [`ProcessInfo`] |
@@ -38,6 +39,7 @@
 //! ```
 
 pub use crate::model::history::{HistoryPoint, HistoryResolution, QueueHistory, TimeHistogram};
+pub use crate::model::life::LifeEvent;
 pub use crate::model::outcomes::{EndKind, MessageEnd};
 pub use crate::model::process::ProcessInfo;
 pub use crate::model::process::workers::WorkerProcess;

@@ -118,6 +118,12 @@ local function look_next(id, message) -- whether a delivery runs that this messa
 end
 function look.attrs(id, value)
   if string.sub(id, 1, 1) == NEXT_MARK then return look_next(string.sub(id, 2), value) end
+  if string.sub(id, 1, 1) == LIFE_MARK then
+    if not has_payload(string.sub(id, 2)) and not redis.call('ZSCORE', RECENT, id) then
+      found('attrs', string.sub(id, 2), 'life', function() redis.call('HDEL', ATTRS, id) end)
+    end
+    return
+  end
   local readable_attrs = string.find(value, '^%d+ %d+ %d+ [^\n]*\n') or string.find(value, '^%d+ %d+ %- [^\n]*\n')
   if not has_payload(id) or not readable_attrs then
     found('attrs', id, has_payload(id) and '' or 'absent', function() redis.call('HDEL', ATTRS, id) end)

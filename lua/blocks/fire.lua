@@ -50,6 +50,7 @@ fire = function(member, payload)
     if redis.call('HSETNX', MESSAGES, id, payload) == 1 then
       options = 'tick' .. (options ~= '' and ' ' or '') .. options
       redis.call('HSET', ATTRS, id, '0 0 - ' .. options .. '\n')
+      --- use: note_tick
       text = 'active ' .. next_due .. ' ' .. due .. ' ' .. since .. ' ' .. string.format('%d', made + 1) .. ' ' .. rest
       if head then
         redis.call('HSET', META, 'schedule:' .. name, text, 'fires:' .. name, head .. string.sub(fires, second))
@@ -116,6 +117,7 @@ fire_any = function(member, name, payload, text, fires)
     if redis.call('HSETNX', MESSAGES, id, payload) == 1 then
       options = 'tick' .. (s.options ~= '' and ' ' or '') .. s.options
       redis.call('HSET', ATTRS, id, '0 0 - ' .. options .. '\n')
+      --- use: note_tick
       s.made = s.made + 1
       if s.overlap ~= 'allow' then
         s.live = s.live .. (s.live ~= '' and ' ' or '') .. int(nominal)

@@ -76,6 +76,9 @@ for i = 1, count do
     end
     redis.call('ZREM', SCHEDULED, id)
     local failures, crashes, _, options = attrs_of(id)
+    if note then
+      note(id, 'bury', nil, nil, ARGV[3 * i + 1])
+    end
     die(id, failures, crashes, options, ARGV[3 * i + 1])
     replies[i], changed = 'OK', changed + 1
   else

@@ -24,7 +24,8 @@ function limits.read()
   end
   limits.share = math.min(share, limits.tokens, limits.places)
   limits.room = expiring and limits.share > 0 and math.max(limits.share, math.min(250, ready + due)) or limits.share
-  redis.call('ZCARD', DEAD); redis.call('HLEN', MESSAGES) -- the claim may write both: a wrong type stops it in time
+  -- The claim may write these: a wrong type stops it in time.
+  redis.call('ZCARD', DEAD); redis.call('HLEN', MESSAGES); redis.call('ZCARD', RECENT)
 end
 
 --- use: expiry
@@ -109,6 +110,7 @@ end
 -- Ends the expired ones among the candidates that were taken.
 function limits.expire(taken)
   local dying, stored, dropped = {}, {}, {}
+  --- use: life
   for _, message in ipairs(limits.expired) do
     local i, id, failures, crashes, options, reason, late_ms = unpack(message)
     if i > taken then break end
@@ -118,6 +120,9 @@ function limits.expire(taken)
       local before = reason ~= '' and '; before that: ' .. reason or ''
       local why = string.format('expired %.0f ms ago', late_ms) .. before
       dying[#dying + 1], dying[#dying + 2] = now, id
+      if note then
+        note(id, 'expired')
+      end
       stored[#stored + 1], stored[#stored + 2] = id, int(failures) .. ' ' .. int(crashes) .. ' - ' .. options .. '\n'
         .. string.sub(why, 1, 1024)
     end
@@ -131,6 +136,9 @@ function limits.expire(taken)
   if #dropped > 0 then
     redis.call('HDEL', MESSAGES, unpack(dropped))
     redis.call('HDEL', ATTRS, unpack(dropped))
+    if end_lives then
+      end_lives(dropped, 'expired')
+    end
   end
   local outcomes = {} -- of those that the claim took
   for i, name in ipairs(limits.outcomes or {}) do

@@ -26,6 +26,16 @@ local function set_attrs(id, failures, crashes, due, options, reason)
   redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
 end
 
+--- block: read_attrs
+-- Of the messages that the claim reads now. If they are its last ones and none has attrs, they take the fast path.
+local attrs = not read_attrs and {} or from == 1 and limits and limits.attrs
+  or redis.call('HMGET', ATTRS, unpack(ids, from, to))
+local some = not read_attrs or to < #ids
+for i = 1, some and 0 or #attrs do
+  some = some or attrs[i]
+end
+read_attrs = some and read_attrs
+
 --- block: fresh_options
 -- Options as the producer gave them, without what scripts add: the fixed expiry, the count of snoozes, the end of a
 -- debounce.

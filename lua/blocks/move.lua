@@ -6,24 +6,30 @@
 local DEPARTED_IDS, DEPARTED = '\4', '\5'
 
 --- block: land
--- Stores the records of a batch: name, place, score, payload, attrs. place: scheduled, dead, or recent for a name of
--- RECENT. An id that the partition has is left as it is: what it has is newer. Only with commands that a consumer may
--- use, whose node ends the batch of a process that died.
+-- Stores the records of a batch: name, place, score, payload, attrs. place: scheduled, dead, recent for a name of
+-- RECENT, or life of a message before it. An id that the partition has is left as it is: what it has is newer. Only
+-- with commands that a consumer may use, whose node ends the batch of a process that died.
 -- Returns how many messages were stored.
 local function land(records)
   local longest, largest, expires, windows_until = 4096, 4096, false, 0
-  local scheduled, dead, attributes = {}, {}, {}
+  local scheduled, dead, attributes, stored = {}, {}, {}, {}
   for i = 1, #records, 5 do
     local name, place, score, payload, attrs = unpack(records, i, i + 4)
     if place == 'recent' then
-      local stored = tonumber(redis.call('ZMSCORE', RECENT, name)[1] or -1)
-      if stored < 0 or stored > 0 and stored <= now then -- 0: a cancel has ended the window
+      local known = tonumber(redis.call('ZMSCORE', RECENT, name)[1] or -1)
+      if known < 0 or known > 0 and known <= now then -- 0: a cancel has ended the window
         redis.call('ZADD', RECENT, score, name)
       end
       if string.byte(name) == 5 then
         windows_until = math.max(windows_until, tonumber(score))
       end
+    elseif place == 'life' then
+      if stored[string.sub(name, 2)] and (layout or '') > '4' then
+        attributes[#attributes + 1] = name
+        attributes[#attributes + 1] = payload
+      end
     elseif redis.call('HSETNX', MESSAGES, name, payload) == 1 then
+      stored[name] = true
       local into = place == 'dead' and dead or scheduled
       into[#into + 1] = score
       into[#into + 1] = name

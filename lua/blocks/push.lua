@@ -186,6 +186,7 @@ end
 --- block: push_state
 --- use: push_reads
 --- use: attrs
+--- use: life
 -- The messages are judged one by one; each sees what the earlier ones did.
 --   due_of, due_text   by the text of a due: its ms, or false; its score
 --   taken              by id: this call stored or moved it
@@ -373,7 +374,32 @@ end
 if #plain_ids > 0 then -- of replacements
   redis.call('HDEL', ATTRS, unpack(plain_ids))
 end
+if note then -- dues has those that were created or moved, in the order of the call
+  local k = 0
+  for i, id in ipairs(ids) do
+    if dues[k + 2] == id and (replies[i] == 'CREATED' or replies[i] == 'MOVED') then
+      local undoes = string.find(ARGV[4 * i + 2], 'undo=', 1, true)
+      note(id, undoes and 'undo' or verb, dues[k + 1], nil, nil, replies[i] == 'CREATED' and not undoes)
+      k = k + 2
+    end
+  end
+end
 --- use: note_options
+
+--- block: lives_of_pushes
+-- The first events of new messages, before anything is written.
+redis.call('HLEN', ATTRS)
+if redis.call('HGET', META, 'life_keep_ms') then
+  --- use: life_mark
+  local begins, last, life = int(now) .. ' push ', nil, nil
+  lives = {unpack(dues)}
+  for i = 1, 2 * count, 2 do
+    if dues[i] ~= last then
+      last, life = dues[i], begins .. dues[i]
+    end
+    lives[i], lives[i + 1] = LIFE_MARK .. dues[i + 1], life
+  end
+end
 
 --- block: note_options
 if expires then -- claim looks for messages that have expired

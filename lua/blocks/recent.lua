@@ -8,6 +8,7 @@
 --   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
 --   WINDOW_MARK id                      a push gave it a window: until then it creates no message of this id
 --   OUTCOME_MARK, char(64 + k), id      a message with a window ended at the score - 2^k ms; + DROPPED: it expired
+--   LIFE_MARK id                        the message ended; ATTRS keeps its life under the same name
 -- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up; windows_until
 -- that of WINDOW_MARK.
 local CALL_MARK, ENDED_MARK, WINDOW_MARK, OUTCOME_MARK = '\3', '\4', '\5', '\6'
@@ -17,6 +18,9 @@ local CANCELLED, PUSHED_AGAIN, PARTLY, DROPPED = 0.5, 0.25, 0.5, 0.5
 local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
   local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
   if over > 0 then
+    if (layout or '') > '4' and (redis.call('HGET', META, 'ended_lives') or '0') ~= '0' then
+      --- use: forget_lives
+    end
     redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
   end
 end

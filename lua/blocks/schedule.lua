@@ -433,6 +433,13 @@ leave_ready(ready)
 for from = 1, #gone, 1000 do
   redis.call('HDEL', MESSAGES, unpack(gone, from, math.min(from + 999, #gone)))
   redis.call('HDEL', ATTRS, unpack(gone, from, math.min(from + 999, #gone)))
+  if layout > '4' then
+    local lives = {}
+    for i = from, math.min(from + 999, #gone) do
+      lives[#lives + 1] = '\7' .. gone[i] -- LIFE_MARK
+    end
+    redis.call('HDEL', ATTRS, unpack(lives))
+  end
 end
 for from = 1, #scheduled, 2000 do
   local to = math.min(from + 1999, #scheduled)
@@ -444,6 +451,7 @@ end
 redis.call('HSET', MESSAGES, id, s.payload)
 redis.call('HSET', ATTRS, id, '0 0 - tick' .. (s.options ~= '' and ' ' or '') .. s.options .. '\n')
 redis.call('ZADD', SCHEDULED, int(now), id)
+--- use: note_tick
 if s.overlap ~= 'allow' then
   s.live = s.live .. (s.live ~= '' and ' ' or '') .. string.match(id, '%d+$')
 end

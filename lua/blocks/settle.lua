@@ -63,6 +63,9 @@ local function later(id, due, claimed_due, failures, crashes, options, reason)
       end
       redis.call('HDEL', MESSAGES, id)
       redis.call('HDEL', ATTRS, id)
+      if end_lives then
+        end_lives({id}, 'expired')
+      end
       return 'DROPPED'
     end
     expired_dead = expired_dead + 1
@@ -108,6 +111,9 @@ local function start_next(id) -- makes it the message of this id; returns its du
   redis.call('HSETNX', MESSAGES, id, string.sub(kept, at))
   set_attrs(id, 0, 0, nil, options, '')
   redis.call('ZADD', SCHEDULED, due, id)
+  if note then
+    note(id, 'next', due)
+  end
   return due
 end
 

@@ -19,6 +19,7 @@
 --- use: recent_marks
 --- use: trim_recent
 --- use: repeat_memory
+--- use: life
 local dead, since = ARGV[2], nil
 if dead ~= '' and dead ~= '1' then
   dead, since = string.match(dead or '', '^(1?) ?since=(%d+)$')
@@ -76,6 +77,9 @@ for i = 3, #ARGV do
     end
     redis.call('HDEL', MESSAGES, id)
     redis.call('HDEL', ATTRS, id)
+    if end_lives then
+      end_lives({id}, 'cancel')
+    end
     remember_cancel(id, now_up)
     gone = gone + 1
     replies[#replies + 1] = 'CANCELLED'

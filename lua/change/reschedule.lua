@@ -20,6 +20,7 @@
 --- use: recent_marks
 --- use: trim_recent
 --- use: repeat_memory
+--- use: life
 local count = (#ARGV - 1) / 3
 if count < 1 or count > 1000 or count % 1 ~= 0 then
   return redis.error_reply('BADARGS reschedule takes now, then id, due, expected due for 1 to 1000 messages')
@@ -48,6 +49,9 @@ local function one(id, due, expected)
   end
   if due - now <= REPEAT_MS then
     remember_end(id)
+  end
+  if note then
+    note(id, 'reschedule', int(due))
   end
   changed = changed + 1
   return 'MOVED ' .. int(due)

@@ -14,6 +14,7 @@
 --- use: recent_marks
 --- use: trim_recent
 --- use: repeat_memory
+--- use: life
 if #ARGV < 2 or #ARGV > 1001 then return redis.error_reply('BADARGS run_now takes now, then 1 to 1000 ids') end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES)
 redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
@@ -36,6 +37,9 @@ for i = 2, #ARGV do
       set_attrs(id, failures, crashes, nil, options, reason)
     end
     remember_end(id)
+    if note then
+      note(id, 'run_now', int(now))
+    end
     replies[i - 1], changed = 'MOVED ' .. int(now), changed + 1
   end
 end

@@ -122,8 +122,7 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
     if n > 0 and bytes + redis.call('HSTRLEN', MESSAGES, ids[from]) > 4194304 then break end
     to = from
   end
-  local attrs = not read_attrs and {} or from == 1 and limits and limits.attrs
-    or redis.call('HMGET', ATTRS, unpack(ids, from, to))
+  --- use: read_attrs
   local found = redis.call('HMGET', MESSAGES, unpack(ids, from, to))
   for i = 1, #found do
     local payload, at = found[i], taken + 1

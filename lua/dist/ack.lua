@@ -24,8 +24,8 @@ local function int(number) return string.format('%d', number) end
 -- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
 local clock, epoch, known, probes = ARGV[1], nil, nil, nil
 if layout and layout ~= '1' then
-  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' and layout ~= '5' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3, 4 or 5: use a newer dueq')
   end
   if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
     epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
@@ -104,38 +104,128 @@ if #ids == 0 then
 end
 local claims = redis.call('HMGET', CLAIMS, unpack(ids))
 local has_attrs = redis.call('HLEN', ATTRS) > 1
-local start
+local start, end_acked, has_lives
 if has_attrs and (layout or '') >= '3' then
-  local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
-    local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
-    return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
+  local keep_ms, nexts = nil, '1'
+  if layout > '4' then
+    has_lives, keep_ms, nexts = true, unpack(redis.call('HMGET', META, 'life_keep_ms', 'nexts'))
   end
-  local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
-  local function set_attrs(id, failures, crashes, due, options, reason)
-    if failures + crashes == 0 and not due and options == '' and reason == '' then
-      return redis.call('HDEL', ATTRS, id)
+  if nexts or (tonumber(keep_ms or '') or 0) > 0 then -- making functions costs as much as a command
+    local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
+      local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+      return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
     end
-    local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
-    redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
+    local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
+    local function set_attrs(id, failures, crashes, due, options, reason)
+      if failures + crashes == 0 and not due and options == '' and reason == '' then
+        return redis.call('HDEL', ATTRS, id)
+      end
+      local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
+      redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
+    end
+    -- Both are nil in a queue of an older layout: a call there pays one comparison.
+    local note, end_lives
+    if (layout or '') > '4' then
+      -- ATTRS keeps the life of a message under this byte and the id: '<ms> <word> <due> <began> <node> <text>', a line for
+      -- each event, the latest last; what is unknown is -, or left out at the end. RECENT has the same name of a message that
+      -- has ended, until its life is forgotten.
+      local LIFE_MARK = '\7'
+      -- META's life_keep_ms: how long the life of a message is kept after its end; without it no event is added.
+      local keep_ms = tonumber(redis.call('HGET', META, 'life_keep_ms') or '')
+      if (keep_ms or 0) > 0 then -- end_lives writes it
+        redis.call('ZCARD', RECENT)
+      end
+      local function with_event(life, word, due, attempt, text)
+        local line = int(now) .. ' ' .. word .. ' ' .. (attempt or due or '-')
+        if text then
+          line = line .. (attempt and ' ' or ' - - ') .. string.gsub(string.sub(text, 1, 200), '%c', ' ')
+        end
+        if not life then return line end
+        local _, more = string.gsub(life, '\n', '')
+        return (more < 19 and life or string.match(life, '\n(.*)$')) .. '\n' .. line
+      end
+      -- Adds an event to the life of a message that is in the queue.
+      --   due      the due time that it got, as text; or nil
+      --   attempt  of a delivery that ends: what attempt_of returned
+      --   starts   whether the life begins with this event: a life of an earlier message of the id is forgotten
+      note = function(id, word, due, attempt, text, starts)
+        if keep_ms then
+          local life = not starts and redis.call('HGET', ATTRS, LIFE_MARK .. id)
+          redis.call('HSET', ATTRS, LIFE_MARK .. id, with_event(life, word, due, attempt, text))
+        end
+      end
+      -- Of messages that left the queue: adds the last event and keeps their lives for life_keep_ms; those of a cancel for
+      -- 12 s at least, for an undo. Without a word, or while RECENT is half full, it forgets them.
+      --   attempt  a function that returns attempt_of an id; or nil
+      end_lives = function(ids, word, attempt)
+        local names, lives, scores = {}, {}, {}
+        for i, id in ipairs(ids) do
+          names[i] = LIFE_MARK .. id
+        end
+        local ms = word and keep_ms or 0
+        if word == 'cancel' and keep_ms then
+          ms = math.max(ms, REPEAT_MS)
+        end
+        local most = ms > 0 and (tonumber(redis.call('HGET', META, 'max_remembered') or '') or 1000000)
+        if not most or 2 * (redis.call('ZCARD', RECENT) + #ids) > most then
+          return redis.call('HDEL', ATTRS, unpack(names))
+        end
+        for i, life in ipairs(redis.call('HMGET', ATTRS, unpack(names))) do
+          lives[2 * i - 1], lives[2 * i] = names[i], with_event(life, word, nil, attempt and attempt(ids[i]))
+          scores[2 * i - 1], scores[2 * i] = int(now_up + ms), names[i]
+        end
+        redis.call('HSET', ATTRS, unpack(lives))
+        redis.call('HINCRBY', META, 'ended_lives', redis.call('ZADD', RECENT, unpack(scores)))
+        local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
+          local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
+          if over > 0 then
+            if (layout or '') > '4' and (redis.call('HGET', META, 'ended_lives') or '0') ~= '0' then
+              -- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on. META's
+              -- ended_lives counts such names: mostly there are none.
+              local lives, ended = {}, 0
+              for _, name in ipairs(redis.call('ZRANGE', RECENT, '0', int(over - 1))) do
+                if string.byte(name) == 7 then
+                  ended = ended + 1
+                  if redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
+                    lives[#lives + 1] = name
+                  end
+                end
+              end
+              if #lives > 0 then
+                redis.call('HDEL', ATTRS, unpack(lives))
+              end
+              if ended > 0 then
+                redis.call('HINCRBY', META, 'ended_lives', int(-ended))
+              end
+            end
+            redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
+          end
+        end
+        trim_recent(#ids)
+      end
+    end
+    -- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
+    -- '<due> <options>', LF, payload.
+    local NEXT_MARK = '\3'
+    if (layout or '') >= '3' then -- writes nothing; consumers with the rights of an older release are refused before
+      redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
+    end
+    local function start_next(id) -- makes it the message of this id; returns its due as text, nil if there is none
+      local kept = (layout or '') >= '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id) or ''
+      local due, options, at = string.match(kept, '^(%d+) ([^\n]*)\n()') -- a pattern for the payload would read each byte
+      if not due then return nil end
+      redis.call('HDEL', ATTRS, NEXT_MARK .. id)
+      redis.call('HDEL', MESSAGES, id)
+      redis.call('HSETNX', MESSAGES, id, string.sub(kept, at))
+      set_attrs(id, 0, 0, nil, options, '')
+      redis.call('ZADD', SCHEDULED, due, id)
+      if note then
+        note(id, 'next', due)
+      end
+      return due
+    end
+    start, end_acked = nexts and start_next, end_lives
   end
-  -- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
-  -- '<due> <options>', LF, payload.
-  local NEXT_MARK = '\3'
-  if (layout or '') >= '3' then -- writes nothing; consumers with the rights of an older release are refused before
-    redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
-  end
-  local function start_next(id) -- makes it the message of this id; returns its due as text, nil if there is none
-    local kept = (layout or '') >= '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id) or ''
-    local due, options, at = string.match(kept, '^(%d+) ([^\n]*)\n()') -- a pattern for the payload would read each byte
-    if not due then return nil end
-    redis.call('HDEL', ATTRS, NEXT_MARK .. id)
-    redis.call('HDEL', MESSAGES, id)
-    redis.call('HSETNX', MESSAGES, id, string.sub(kept, at))
-    set_attrs(id, 0, 0, nil, options, '')
-    redis.call('ZADD', SCHEDULED, due, id)
-    return due
-  end
-  start = start_next
 end
 local replies, acked, n = {'OK'}, ids, #ids
 -- Fast path: all ids are under the leases of their claims, and windows remember all or none: no + at the end of what
@@ -169,6 +259,7 @@ if windows or not sound then
   --   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
   --   WINDOW_MARK id                      a push gave it a window: until then it creates no message of this id
   --   OUTCOME_MARK, char(64 + k), id      a message with a window ended at the score - 2^k ms; + DROPPED: it expired
+  --   LIFE_MARK id                        the message ended; ATTRS keeps its life under the same name
   -- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up; windows_until
   -- that of WINDOW_MARK.
   local CALL_MARK, ENDED_MARK, WINDOW_MARK, OUTCOME_MARK = '\3', '\4', '\5', '\6'
@@ -242,6 +333,53 @@ if deleted ~= n then -- one by one; each sees what the earlier ones did
 end
 local changed, quiet, head, length = n > 0, false, old_head, old_length
 if changed then
+  if has_attrs and has_lives and not end_acked then -- which go with their messages
+    -- ATTRS keeps the life of a message under this byte and the id: '<ms> <word> <due> <began> <node> <text>', a line for
+    -- each event, the latest last; what is unknown is -, or left out at the end. RECENT has the same name of a message that
+    -- has ended, until its life is forgotten.
+    local LIFE_MARK = '\7'
+    local names = {unpack(acked)}
+    for k = 1, n do
+      names[n + k] = LIFE_MARK .. acked[k]
+    end
+    redis.call('HDEL', ATTRS, unpack(names))
+  elseif has_attrs then
+    redis.call('HDEL', ATTRS, unpack(acked))
+  end
+  if end_acked then -- before the leases end: they say when the deliveries began
+    -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
+    local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
+    local attempt_of, held
+    -- '<due> <began> <node>' of a delivery, before its lease ends; - for what is unknown.
+    -- When a delivery began, in ms; 0 if that is unknown: scripts before version 27 of the library claimed or extended it.
+    -- CLAIMS has it of an extended delivery, under SINCE_MARK and the id. Any other began when its claim's lease did.
+    local function begun(record, deadline) -- record: what CLAIMS has under LEASE_MARK and the token
+      local lease_ms = string.match(record or '', '^\3(%d+)\n')
+      return lease_ms and math.max(0, deadline - lease_ms) or 0
+    end
+    local begins = {} -- by token: when its claim's lease began
+    attempt_of = function(id, claim)
+      local token = string.sub(claim, 1, 16)
+      local began = has_own_lease(claim) and tonumber(redis.call('HGET', CLAIMS, SINCE_MARK .. id) or 0) or begins[token]
+      if not began then -- the record names all ids of the claim: it is read once
+        local lease = LEASE_MARK .. token
+        began = begun(redis.call('HGET', CLAIMS, lease), redis.call('ZSCORE', LEASES, lease) or 0)
+        begins[token] = began
+      end
+      local due = tonumber(string.match(claim, '^%d+', 17) or '')
+      return (due and int(due) or '-') .. ' ' .. (began > 0 and int(began) or '-') .. ' '
+        .. (string.match(claim, '^@(%w%w%w%w%w%w%w)') or '-')
+    end
+    end_acked(acked, 'ack', function(id)
+      if not held then
+        held = {}
+        for k = 1, #ids do
+          held[ids[k]] = claims[k] or nil
+        end
+      end
+      return attempt_of(id, held[id])
+    end)
+  end
   for k, group in ipairs(groups) do
     local count = ended and ended[k] or tonumber(ARGV[group + 1])
     if count > 0 then
@@ -255,14 +393,30 @@ if changed then
     end
     redis.call('HDEL', CLAIMS, unpack(extended))
   end
-  if has_attrs then
-    redis.call('HDEL', ATTRS, unpack(acked))
-  end
   redis.call('HINCRBY', META, 'acked', n)
   if outcomes and #outcomes > 0 then
     local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
       local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
       if over > 0 then
+        if (layout or '') > '4' and (redis.call('HGET', META, 'ended_lives') or '0') ~= '0' then
+          -- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on. META's
+          -- ended_lives counts such names: mostly there are none.
+          local lives, ended = {}, 0
+          for _, name in ipairs(redis.call('ZRANGE', RECENT, '0', int(over - 1))) do
+            if string.byte(name) == 7 then
+              ended = ended + 1
+              if redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
+                lives[#lives + 1] = name
+              end
+            end
+          end
+          if #lives > 0 then
+            redis.call('HDEL', ATTRS, unpack(lives))
+          end
+          if ended > 0 then
+            redis.call('HINCRBY', META, 'ended_lives', int(-ended))
+          end
+        end
         redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
       end
     end

@@ -26,8 +26,8 @@ local function int(number) return string.format('%d', number) end
 -- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
 local clock, epoch, known, probes = ARGV[1], nil, nil, nil
 if layout and layout ~= '1' then
-  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' and layout ~= '5' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3, 4 or 5: use a newer dueq')
   end
   if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
     epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
@@ -332,6 +332,10 @@ end
 -- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
 -- '<due> <options>', LF, payload.
 local NEXT_MARK = '\3'
+-- ATTRS keeps the life of a message under this byte and the id: '<ms> <word> <due> <began> <node> <text>', a line for
+-- each event, the latest last; what is unknown is -, or left out at the end. RECENT has the same name of a message that
+-- has ended, until its life is forgotten.
+local LIFE_MARK = '\7'
 -- The batch that has left this partition and has not arrived for sure, in CLAIMS: the ids in it, each between two line
 -- feeds; and the batch itself. META's `moving` says `<number> <tag> <messages>` of it, and is empty without one.
 local DEPARTED_IDS, DEPARTED = '\4', '\5'
@@ -342,24 +346,30 @@ local function state_of(id)
   if redis.call('ZSCORE', DEAD, id) then return 'dead' end
   return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
 end
--- Stores the records of a batch: name, place, score, payload, attrs. place: scheduled, dead, or recent for a name of
--- RECENT. An id that the partition has is left as it is: what it has is newer. Only with commands that a consumer may
--- use, whose node ends the batch of a process that died.
+-- Stores the records of a batch: name, place, score, payload, attrs. place: scheduled, dead, recent for a name of
+-- RECENT, or life of a message before it. An id that the partition has is left as it is: what it has is newer. Only
+-- with commands that a consumer may use, whose node ends the batch of a process that died.
 -- Returns how many messages were stored.
 local function land(records)
   local longest, largest, expires, windows_until = 4096, 4096, false, 0
-  local scheduled, dead, attributes = {}, {}, {}
+  local scheduled, dead, attributes, stored = {}, {}, {}, {}
   for i = 1, #records, 5 do
     local name, place, score, payload, attrs = unpack(records, i, i + 4)
     if place == 'recent' then
-      local stored = tonumber(redis.call('ZMSCORE', RECENT, name)[1] or -1)
-      if stored < 0 or stored > 0 and stored <= now then -- 0: a cancel has ended the window
+      local known = tonumber(redis.call('ZMSCORE', RECENT, name)[1] or -1)
+      if known < 0 or known > 0 and known <= now then -- 0: a cancel has ended the window
         redis.call('ZADD', RECENT, score, name)
       end
       if string.byte(name) == 5 then
         windows_until = math.max(windows_until, tonumber(score))
       end
+    elseif place == 'life' then
+      if stored[string.sub(name, 2)] and (layout or '') > '4' then
+        attributes[#attributes + 1] = name
+        attributes[#attributes + 1] = payload
+      end
     elseif redis.call('HSETNX', MESSAGES, name, payload) == 1 then
+      stored[name] = true
       local into = place == 'dead' and dead or scheduled
       into[#into + 1] = score
       into[#into + 1] = name
@@ -510,6 +520,12 @@ local function look_next(id, message) -- whether a delivery runs that this messa
 end
 function look.attrs(id, value)
   if string.sub(id, 1, 1) == NEXT_MARK then return look_next(string.sub(id, 2), value) end
+  if string.sub(id, 1, 1) == LIFE_MARK then
+    if not has_payload(string.sub(id, 2)) and not redis.call('ZSCORE', RECENT, id) then
+      found('attrs', string.sub(id, 2), 'life', function() redis.call('HDEL', ATTRS, id) end)
+    end
+    return
+  end
   local readable_attrs = string.find(value, '^%d+ %d+ %d+ [^\n]*\n') or string.find(value, '^%d+ %d+ %- [^\n]*\n')
   if not has_payload(id) or not readable_attrs then
     found('attrs', id, has_payload(id) and '' or 'absent', function() redis.call('HDEL', ATTRS, id) end)

@@ -29,8 +29,8 @@ local function int(number) return string.format('%d', number) end
 -- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
 local clock, epoch, known, probes = ARGV[1], nil, nil, nil
 if layout and layout ~= '1' then
-  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' and layout ~= '5' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3, 4 or 5: use a newer dueq')
   end
   if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
     epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
@@ -189,6 +189,10 @@ local function remove_ready(gone)
     end
   end
 end
+-- ATTRS keeps the life of a message under this byte and the id: '<ms> <word> <due> <began> <node> <text>', a line for
+-- each event, the latest last; what is unknown is -, or left out at the end. RECENT has the same name of a message that
+-- has ended, until its life is forgotten.
+local LIFE_MARK = '\7'
 local verdict, number = string.match(ARGV[2] or '', '^(%l*)=?(%d*)$')
 local function whole(text) return tonumber(string.match(text or '', '^%d+$') or '') end
 local after, tag, stay = whole(ARGV[3]), ARGV[4], whole(ARGV[5])
@@ -214,24 +218,30 @@ local changed = false
 local current, to, messages = string.match(moving or '', '^(%d+) (%S+) (%d+)$')
 if current and current == number then
   if verdict == 'back' then
-    -- Stores the records of a batch: name, place, score, payload, attrs. place: scheduled, dead, or recent for a name of
-    -- RECENT. An id that the partition has is left as it is: what it has is newer. Only with commands that a consumer may
-    -- use, whose node ends the batch of a process that died.
+    -- Stores the records of a batch: name, place, score, payload, attrs. place: scheduled, dead, recent for a name of
+    -- RECENT, or life of a message before it. An id that the partition has is left as it is: what it has is newer. Only
+    -- with commands that a consumer may use, whose node ends the batch of a process that died.
     -- Returns how many messages were stored.
     local function land(records)
       local longest, largest, expires, windows_until = 4096, 4096, false, 0
-      local scheduled, dead, attributes = {}, {}, {}
+      local scheduled, dead, attributes, stored = {}, {}, {}, {}
       for i = 1, #records, 5 do
         local name, place, score, payload, attrs = unpack(records, i, i + 4)
         if place == 'recent' then
-          local stored = tonumber(redis.call('ZMSCORE', RECENT, name)[1] or -1)
-          if stored < 0 or stored > 0 and stored <= now then -- 0: a cancel has ended the window
+          local known = tonumber(redis.call('ZMSCORE', RECENT, name)[1] or -1)
+          if known < 0 or known > 0 and known <= now then -- 0: a cancel has ended the window
             redis.call('ZADD', RECENT, score, name)
           end
           if string.byte(name) == 5 then
             windows_until = math.max(windows_until, tonumber(score))
           end
+        elseif place == 'life' then
+          if stored[string.sub(name, 2)] and (layout or '') > '4' then
+            attributes[#attributes + 1] = name
+            attributes[#attributes + 1] = payload
+          end
         elseif redis.call('HSETNX', MESSAGES, name, payload) == 1 then
+          stored[name] = true
           local into = place == 'dead' and dead or scheduled
           into[#into + 1] = score
           into[#into + 1] = name
@@ -309,6 +319,18 @@ local function depart_from(zset, place, found, scores) -- found: ids that are in
   for i, attrs in ipairs(redis.call('HMGET', ATTRS, unpack(found))) do
     ids[#ids + 1], windows[i] = found[i], '\5' .. found[i]
     add(found[i], place, scores[i], payloads[i] or '', attrs or '')
+  end
+  if layout > '4' then
+    local names = {}
+    for i, id in ipairs(found) do
+      names[i] = LIFE_MARK .. id
+    end
+    for i, life in ipairs(redis.call('HMGET', ATTRS, unpack(names))) do
+      if life then
+        add(names[i], 'life', '0', life, '')
+      end
+    end
+    redis.call('HDEL', ATTRS, unpack(names))
   end
   messages = messages + #found
   if zset then

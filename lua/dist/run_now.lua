@@ -23,8 +23,8 @@ local function int(number) return string.format('%d', number) end
 -- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
 local clock, epoch, known, probes = ARGV[1], nil, nil, nil
 if layout and layout ~= '1' then
-  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' and layout ~= '5' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3, 4 or 5: use a newer dueq')
   end
   if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
     epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
@@ -191,6 +191,7 @@ end
 --   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
 --   WINDOW_MARK id                      a push gave it a window: until then it creates no message of this id
 --   OUTCOME_MARK, char(64 + k), id      a message with a window ended at the score - 2^k ms; + DROPPED: it expired
+--   LIFE_MARK id                        the message ended; ATTRS keeps its life under the same name
 -- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up; windows_until
 -- that of WINDOW_MARK.
 local CALL_MARK, ENDED_MARK, WINDOW_MARK, OUTCOME_MARK = '\3', '\4', '\5', '\6'
@@ -198,6 +199,25 @@ local CANCELLED, PUSHED_AGAIN, PARTLY, DROPPED = 0.5, 0.25, 0.5, 0.5
 local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
   local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
   if over > 0 then
+    if (layout or '') > '4' and (redis.call('HGET', META, 'ended_lives') or '0') ~= '0' then
+      -- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on. META's
+      -- ended_lives counts such names: mostly there are none.
+      local lives, ended = {}, 0
+      for _, name in ipairs(redis.call('ZRANGE', RECENT, '0', int(over - 1))) do
+        if string.byte(name) == 7 then
+          ended = ended + 1
+          if redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
+            lives[#lives + 1] = name
+          end
+        end
+      end
+      if #lives > 0 then
+        redis.call('HDEL', ATTRS, unpack(lives))
+      end
+      if ended > 0 then
+        redis.call('HINCRBY', META, 'ended_lives', int(-ended))
+      end
+    end
     redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
   end
 end
@@ -226,6 +246,87 @@ local function write_memory(removed) -- removed: by id, what was cancelled or pu
   end
   trim_recent(#memory)
 end
+-- Both are nil in a queue of an older layout: a call there pays one comparison.
+local note, end_lives
+if (layout or '') > '4' then
+  -- ATTRS keeps the life of a message under this byte and the id: '<ms> <word> <due> <began> <node> <text>', a line for
+  -- each event, the latest last; what is unknown is -, or left out at the end. RECENT has the same name of a message that
+  -- has ended, until its life is forgotten.
+  local LIFE_MARK = '\7'
+  -- META's life_keep_ms: how long the life of a message is kept after its end; without it no event is added.
+  local keep_ms = tonumber(redis.call('HGET', META, 'life_keep_ms') or '')
+  if (keep_ms or 0) > 0 then -- end_lives writes it
+    redis.call('ZCARD', RECENT)
+  end
+  local function with_event(life, word, due, attempt, text)
+    local line = int(now) .. ' ' .. word .. ' ' .. (attempt or due or '-')
+    if text then
+      line = line .. (attempt and ' ' or ' - - ') .. string.gsub(string.sub(text, 1, 200), '%c', ' ')
+    end
+    if not life then return line end
+    local _, more = string.gsub(life, '\n', '')
+    return (more < 19 and life or string.match(life, '\n(.*)$')) .. '\n' .. line
+  end
+  -- Adds an event to the life of a message that is in the queue.
+  --   due      the due time that it got, as text; or nil
+  --   attempt  of a delivery that ends: what attempt_of returned
+  --   starts   whether the life begins with this event: a life of an earlier message of the id is forgotten
+  note = function(id, word, due, attempt, text, starts)
+    if keep_ms then
+      local life = not starts and redis.call('HGET', ATTRS, LIFE_MARK .. id)
+      redis.call('HSET', ATTRS, LIFE_MARK .. id, with_event(life, word, due, attempt, text))
+    end
+  end
+  -- Of messages that left the queue: adds the last event and keeps their lives for life_keep_ms; those of a cancel for
+  -- 12 s at least, for an undo. Without a word, or while RECENT is half full, it forgets them.
+  --   attempt  a function that returns attempt_of an id; or nil
+  end_lives = function(ids, word, attempt)
+    local names, lives, scores = {}, {}, {}
+    for i, id in ipairs(ids) do
+      names[i] = LIFE_MARK .. id
+    end
+    local ms = word and keep_ms or 0
+    if word == 'cancel' and keep_ms then
+      ms = math.max(ms, REPEAT_MS)
+    end
+    local most = ms > 0 and (tonumber(redis.call('HGET', META, 'max_remembered') or '') or 1000000)
+    if not most or 2 * (redis.call('ZCARD', RECENT) + #ids) > most then
+      return redis.call('HDEL', ATTRS, unpack(names))
+    end
+    for i, life in ipairs(redis.call('HMGET', ATTRS, unpack(names))) do
+      lives[2 * i - 1], lives[2 * i] = names[i], with_event(life, word, nil, attempt and attempt(ids[i]))
+      scores[2 * i - 1], scores[2 * i] = int(now_up + ms), names[i]
+    end
+    redis.call('HSET', ATTRS, unpack(lives))
+    redis.call('HINCRBY', META, 'ended_lives', redis.call('ZADD', RECENT, unpack(scores)))
+    local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
+      local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
+      if over > 0 then
+        if (layout or '') > '4' and (redis.call('HGET', META, 'ended_lives') or '0') ~= '0' then
+          -- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on. META's
+          -- ended_lives counts such names: mostly there are none.
+          local lives, ended = {}, 0
+          for _, name in ipairs(redis.call('ZRANGE', RECENT, '0', int(over - 1))) do
+            if string.byte(name) == 7 then
+              ended = ended + 1
+              if redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
+                lives[#lives + 1] = name
+              end
+            end
+          end
+          if #lives > 0 then
+            redis.call('HDEL', ATTRS, unpack(lives))
+          end
+          if ended > 0 then
+            redis.call('HINCRBY', META, 'ended_lives', int(-ended))
+          end
+        end
+        redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
+      end
+    end
+    trim_recent(#ids)
+  end
+end
 if #ARGV < 2 or #ARGV > 1001 then return redis.error_reply('BADARGS run_now takes now, then 1 to 1000 ids') end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES)
 redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
@@ -248,6 +349,9 @@ for i = 2, #ARGV do
       set_attrs(id, failures, crashes, nil, options, reason)
     end
     remember_end(id)
+    if note then
+      note(id, 'run_now', int(now))
+    end
     replies[i - 1], changed = 'MOVED ' .. int(now), changed + 1
   end
 end

@@ -26,8 +26,8 @@ local function int(number) return string.format('%d', number) end
 -- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
 local clock, epoch, known, probes = ARGV[1], nil, nil, nil
 if layout and layout ~= '1' then
-  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' and layout ~= '5' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3, 4 or 5: use a newer dueq')
   end
   if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
     epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
@@ -148,6 +148,7 @@ redis.call('ZCARD', RECENT)
 --   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
 --   WINDOW_MARK id                      a push gave it a window: until then it creates no message of this id
 --   OUTCOME_MARK, char(64 + k), id      a message with a window ended at the score - 2^k ms; + DROPPED: it expired
+--   LIFE_MARK id                        the message ended; ATTRS keeps its life under the same name
 -- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up; windows_until
 -- that of WINDOW_MARK.
 local CALL_MARK, ENDED_MARK, WINDOW_MARK, OUTCOME_MARK = '\3', '\4', '\5', '\6'
@@ -350,6 +351,13 @@ for i, time in ipairs(times) do
       for from = 1, #gone, 1000 do
         redis.call('HDEL', MESSAGES, unpack(gone, from, math.min(from + 999, #gone)))
         redis.call('HDEL', ATTRS, unpack(gone, from, math.min(from + 999, #gone)))
+        if layout > '4' then
+          local lives = {}
+          for i = from, math.min(from + 999, #gone) do
+            lives[#lives + 1] = '\7' .. gone[i] -- LIFE_MARK
+          end
+          redis.call('HDEL', ATTRS, unpack(lives))
+        end
       end
       for from = 1, #scheduled, 2000 do
         local to = math.min(from + 1999, #scheduled)
@@ -360,6 +368,10 @@ for i, time in ipairs(times) do
     redis.call('HSET', MESSAGES, id, s.payload)
     redis.call('HSET', ATTRS, id, '0 0 - tick' .. (s.options ~= '' and ' ' or '') .. s.options .. '\n')
     redis.call('ZADD', SCHEDULED, int(now), id)
+    -- A tick is a new message: its life begins.
+    if layout > '4' and redis.call('HGET', META, 'life_keep_ms') then
+      redis.call('HSET', ATTRS, '\7' .. id, int(now) .. ' tick ' .. string.match(id, '%d+$')) -- LIFE_MARK
+    end
     if s.overlap ~= 'allow' then
       s.live = s.live .. (s.live ~= '' and ' ' or '') .. string.match(id, '%d+$')
     end

@@ -24,8 +24,8 @@ local function int(number) return string.format('%d', number) end
 -- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
 local clock, epoch, known, probes = ARGV[1], nil, nil, nil
 if layout and layout ~= '1' then
-  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' and layout ~= '5' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3, 4 or 5: use a newer dueq')
   end
   if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
     epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
@@ -194,14 +194,14 @@ if test then -- a caller with a clock of its own wants the field test
   found('meta', 'test', test, function() redis.call('HDEL', META, 'test') end)
 end
 local numbers = {'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms', 'dead_keep',
-  'max_leased', 'max_throttle_ms', 'max_remembered', 'leader_until', 'last_beat', 'reap_after', 'parked_until',
-  'epoch', 'mapped_ms', 'departed', 'roster', 'schedules', 'low_lists', 'dry_lists', 'break_until', 'windows_until',
-  'ended_until', 'largest_payload_bytes', 'pushed', 'claimed', 'acked', 'repeated', 'retried', 'released',
-  'crashed', 'died', 'cancelled', 'requeued', 'purged', 'trimmed', 'expired', 'throttled', 'snoozed'}
+  'max_leased', 'max_throttle_ms', 'max_remembered', 'life_keep_ms', 'leader_until', 'last_beat', 'reap_after',
+  'parked_until', 'epoch', 'mapped_ms', 'departed', 'roster', 'schedules', 'low_lists', 'dry_lists', 'break_until',
+  'windows_until', 'ended_until', 'largest_payload_bytes', 'pushed', 'claimed', 'acked', 'repeated', 'retried',
+  'released', 'crashed', 'died', 'cancelled', 'requeued', 'purged', 'trimmed', 'expired', 'throttled', 'snoozed'}
 local values = redis.call('HMGET', META, unpack(numbers))
 for i, name in ipairs(numbers) do
   local value = values[i]
-  local sound = not value or i > 22 and is_counter(value) or i <= 22 and #value <= 16 and string.find(value, '^%d+$')
+  local sound = not value or i > 23 and is_counter(value) or i <= 23 and #value <= 16 and string.find(value, '^%d+$')
   if not sound then
     found('meta', name, value, function()
       if name == 'largest_payload_bytes' then

@@ -8,6 +8,7 @@
 --        A leased message with a next one also has next_due, t; with a third argument also payload_bytes, n, the
 --        length of the whole payload. Last of a leased one are lease, the name of its lease;
 --        since, when the delivery began, ms, or 0; to_bury, 1 if it is to be dead when the lease ends, else 0.
+--        Last of all life, if the queue keeps it: lines; behind until of one that ended
 --        time_ms: the due of a scheduled or ready message, the lease deadline of a leased one, when a dead one died
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE; MOVING: it is on its way to another partition
 -- Cost   O(log n); one scan of the ready list if it is ready
@@ -24,6 +25,7 @@
 --- use: since
 --- use: to_bury
 --- use: next_mark
+--- use: life_mark
 local id, most = ARGV[2], tonumber(ARGV[3])
 if #ARGV ~= 2 and not (#ARGV == 3 and most and #ARGV[3] <= 8 and string.find(ARGV[3], '^%d+$')) then
   return redis.error_reply('BADARGS get takes now, id, and perhaps at most how many bytes of the payload (0 to '
@@ -54,8 +56,15 @@ if state == 'absent' then
     and math.floor(cancelled) - REPEAT_MS >= at then
     how, at = 'cancelled', math.floor(cancelled) - REPEAT_MS
   end
+  -- The last event of a life that is kept after the end says it too.
+  local life = (layout or '') > '4' and redis.call('HGET', ATTRS, LIFE_MARK .. id)
+  if life and not how then
+    local ms, word = string.match('\n' .. life, '.*\n(%d+) (%l+)')
+    how, at = ({expired = 'expired', cancel = 'cancelled', purge = 'cancelled'})[word] or 'finished', tonumber(ms or 0)
+  end
   if not how then return {finish(false, true), {}} end
-  return {finish(false, true), {}, how, at, window > now and window <= now_up + 2592000000 and window or 0}
+  window = window > now and window <= now_up + 2592000000 and window or 0
+  return {finish(false, true), {}, how, at, window, life or nil}
 end
 local time
 if state == 'ready' then
@@ -83,5 +92,9 @@ if state == 'leased' then
     and tonumber(redis.call('HGET', CLAIMS, SINCE_MARK .. id) or 0)
     or begun(redis.call('HGET', CLAIMS, lease_member(id, claim)), time or 0)
   told[#told + 1], told[#told + 2] = 'to_bury', to_bury(claim) and 1 or 0
+end
+local life = (layout or '') > '4' and redis.call('HGET', ATTRS, LIFE_MARK .. id)
+if life then
+  told[#told + 1], told[#told + 2] = 'life', life
 end
 return {finish(false, true), told}

@@ -59,6 +59,10 @@ for _, name in ipairs(layout > '3' and {'schedules', 'low_lists', 'dry_lists'} o
   pairs_of[#pairs_of + 1] = name
   pairs_of[#pairs_of + 1] = tonumber(redis.call('HGET', META, name) or 0)
 end
+if layout > '4' then
+  pairs_of[#pairs_of + 1] = 'life_keep_ms'
+  pairs_of[#pairs_of + 1] = tonumber(redis.call('HGET', META, 'life_keep_ms') or -1)
+end
 if epoch then
   pairs_of[#pairs_of + 1] = 'moving'
   pairs_of[#pairs_of + 1] = tonumber(string.match(redis.call('HGET', META, 'moving') or '', '%d+$') or 0)

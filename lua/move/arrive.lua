@@ -15,14 +15,14 @@
 local tag, number, batch = ARGV[2], tonumber(string.match(ARGV[3] or '', '^%d+$') or ''), ARGV[4]
 local function read_batch() -- its records, or nil
   local is_read, records = pcall(cmsgpack.unpack, batch)
-  if not is_read or type(records) ~= 'table' or #records == 0 or #records % 5 > 0 or #records > 2560 then
+  if not is_read or type(records) ~= 'table' or #records == 0 or #records % 5 > 0 or #records > 3840 then
     return nil
   end
   for i = 1, #records, 5 do
     local name, place, score, payload, attrs = unpack(records, i, i + 4)
     if type(name) ~= 'string' or type(score) ~= 'string' or type(payload) ~= 'string' or type(attrs) ~= 'string'
       or not string.find(score, '^%d+%.?%d*$') or #name < 1 or #name > 202
-      or not (place == 'recent' and string.find(name, '^[\5\6]')
+      or not (place == 'recent' and string.find(name, '^[\5\6]') or place == 'life' and string.find(name, '^\7')
         or (place == 'scheduled' or place == 'dead') and not string.find(name, '%c')) then
       return nil
     end

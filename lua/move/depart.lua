@@ -18,6 +18,7 @@
 --- use: state_of
 --- use: ready_entry
 --- use: remove_ready
+--- use: life_mark
 local verdict, number = string.match(ARGV[2] or '', '^(%l*)=?(%d*)$')
 local function whole(text) return tonumber(string.match(text or '', '^%d+$') or '') end
 local after, tag, stay = whole(ARGV[3]), ARGV[4], whole(ARGV[5])
@@ -81,6 +82,18 @@ local function depart_from(zset, place, found, scores) -- found: ids that are in
   for i, attrs in ipairs(redis.call('HMGET', ATTRS, unpack(found))) do
     ids[#ids + 1], windows[i] = found[i], '\5' .. found[i]
     add(found[i], place, scores[i], payloads[i] or '', attrs or '')
+  end
+  if layout > '4' then
+    local names = {}
+    for i, id in ipairs(found) do
+      names[i] = LIFE_MARK .. id
+    end
+    for i, life in ipairs(redis.call('HMGET', ATTRS, unpack(names))) do
+      if life then
+        add(names[i], 'life', '0', life, '')
+      end
+    end
+    redis.call('HDEL', ATTRS, unpack(names))
   end
   messages = messages + #found
   if zset then

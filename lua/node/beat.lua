@@ -183,6 +183,10 @@ if over > 0 then
   redis.call('ZREMRANGEBYRANK', DEAD, 0, #ids - 1)
   redis.call('HDEL', MESSAGES, unpack(ids))
   redis.call('HDEL', ATTRS, unpack(ids))
+  --- use: life
+  if end_lives then
+    end_lives(ids)
+  end
   redis.call('HINCRBY', META, 'trimmed', #ids)
   dead, messages = dead - #ids, messages - #ids
 end

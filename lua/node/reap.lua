@@ -27,6 +27,7 @@ end
 --- use: has_own_lease
 --- use: release_from_claim
 --- use: bury_marked
+--- use: life_of_deliveries
 --- use: next
 local limit, is_by_ids = tonumber(ARGV[2]), ARGV[2] == 'ids'
 if not (is_by_ids and #ARGV % 2 == 0 and #ARGV >= 4 and #ARGV <= 2002)
@@ -48,6 +49,9 @@ local reaped, died, looked = 0, 0, 0
 local function take(id, claim) -- returns when it is due, nil if it is dead
   local due, failures, crashes, _, options, reason = tonumber(string.match(claim, '^%d+', 17)) or now, attrs_of(id)
   crashes, reaped = crashes + 1, reaped + 1
+  if note then
+    note(id, 'crash', nil, attempt_of(id, claim))
+  end
   redis.call('HDEL', CLAIMS, id)
   local due_next = start_next(id)
   if due_next then return due_next end

@@ -17,6 +17,7 @@
 --- use: recent_marks
 --- use: trim_recent
 --- use: repeat_memory
+--- use: life
 local state, limit, before = ARGV[2], tonumber(ARGV[3]), (ARGV[4] or '') ~= '' and ARGV[4]
 local function is_number(text, pattern) return not text or #text <= 15 and string.find(text, pattern) end
 if #ARGV < 3 or #ARGV > 6 or not is_number(ARGV[4], '^%d*$') or not is_number(ARGV[5], '^%d+$')
@@ -113,6 +114,9 @@ if #ids > 0 then
   end
   redis.call('HDEL', MESSAGES, unpack(ids))
   redis.call('HDEL', ATTRS, unpack(ids))
+  if end_lives then
+    end_lives(ids, 'purge')
+  end
   write_memory(removed)
   redis.call('HINCRBY', META, 'purged', #ids)
 end

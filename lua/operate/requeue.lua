@@ -23,6 +23,7 @@ end
 --- use: state_of
 --- use: attrs
 --- use: fresh_options
+--- use: life
 local form, limit = ARGV[2], tonumber(ARGV[3] or '')
 if not (form == 'ids' and #ARGV >= 3 and #ARGV <= 1002) and not (form == 'oldest' and (#ARGV == 4 or #ARGV == 5)
   and limit and limit >= 1 and limit <= 1000 and limit % 1 == 0 and string.find(ARGV[4], '^%d*$')
@@ -43,6 +44,9 @@ local function requeue(id)
   redis.call('ZREM', DEAD, id)
   set_attrs(id, 0, 0, nil, options, '')
   redis.call('ZADD', SCHEDULED, now, id)
+  if note then
+    note(id, 'requeue', int(now))
+  end
   changed = changed + 1
 end
 if form == 'ids' then

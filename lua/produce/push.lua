@@ -71,14 +71,21 @@ if all_new then
   elseif count > 1 or shared then -- ZADD may find an id twice; then they are judged one by one
     --- use: push_reads
   end
+  local lives
+  if layout > '4' then
+    --- use: lives_of_pushes
+  end
   redis.call('HSET', MESSAGES, unpack(payloads)) -- first, for a consumer has no right to it
   all_new = redis.call('ZADD', SCHEDULED, 'NX', unpack(dues)) == count
+  if all_new and lives then
+    redis.call('HSET', ATTRS, unpack(lives))
+  end
 end
 changed, remember_call = all_new, near
 if all_new and shared then
   --- use: store_shared
 elseif not all_new then
-  local move, follow, read_options = nil, nil, read -- push moves no message
+  local verb, move, follow, read_options = 'push', nil, nil, read -- push moves no message
   --- use: state_of
   --- use: push_state
   --- use: push_each

@@ -24,7 +24,7 @@ local attempt = ARGV[2] or ''
 --- use: state_of
 --- use: push_state
 --- use: fresh_options
-local create_queue, unlisted, rescheduled, moved_near, revived = create, {}, {}, false, {}
+local verb, create_queue, unlisted, rescheduled, moved_near, revived = 'upsert', create, {}, {}, false, {}
 local function ends_by(words, by) -- with this end of the debounce
   words = string.gsub(string.gsub(words, ' ?due_by=%d+', ''), '^ ', '')
   return words .. (words == '' and '' or ' ') .. by
@@ -78,6 +78,9 @@ if #revived > 0 then
 end
 for id, message in pairs(following) do
   redis.call('HSET', ATTRS, NEXT_MARK .. id, message)
+  if layout > '4' then
+    redis.call('HSET', META, 'nexts', '1') -- ack looks for them
+  end
   if string.find(message, '^%d+ [^\n]*expires=') then -- claim looks for messages that have expired
     redis.call('HSET', META, 'expiring', '1', 'selective', '1')
   end

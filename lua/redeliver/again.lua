@@ -16,6 +16,7 @@
 --- use: release_from_claim
 --- use: refusal_of
 --- use: end_lease
+--- use: life_of_deliveries
 --- use: next
 local count = (#ARGV - 1) / 3
 if count < 1 or count > 1000 or count % 1 ~= 0 then
@@ -32,6 +33,9 @@ for i = 1, count do
     replies[i] = refusal
   else
     local _, _, _, options = attrs_of(id)
+    if note then
+      note(id, 'again', nil, attempt_of(id, claim))
+    end
     end_lease(id, claim)
     local next_due = start_next(id)
     if not next_due then

@@ -14,6 +14,7 @@
 --- use: release_from_claim
 --- use: refusal_of
 --- use: end_lease
+--- use: life_of_deliveries
 --- use: bury_marked
 --- use: next
 local count = (#ARGV - 1) / 2
@@ -29,6 +30,9 @@ for i = 1, count do
     replies[i] = refusal
   else
     local failures, crashes, _, options, reason = attrs_of(id)
+    if note then
+      note(id, 'release', nil, attempt_of(id, claim))
+    end
     end_lease(id, claim)
     if not start_next(id) and not bury_marked(id, claim, failures, crashes, options, reason) then
       set_attrs(id, failures, crashes, nil, options, reason)

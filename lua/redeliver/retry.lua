@@ -17,6 +17,7 @@
 --- use: release_from_claim
 --- use: refusal_of
 --- use: end_lease
+--- use: life_of_deliveries
 --- use: bury_marked
 --- use: expiry
 --- use: later
@@ -43,6 +44,9 @@ for i = 1, count do
     local failures, crashes, _, options = attrs_of(id)
     local reason = string.sub(ARGV[4 * i + 1], 1, 1024)
     failures, changed = failures + 1, changed + 1
+    if note then
+      note(id, 'retry', nil, attempt_of(id, claim), reason)
+    end
     end_lease(id, claim)
     local next_due = start_next(id)
     if next_due then

@@ -17,6 +17,7 @@
 --- use: release_from_claim
 --- use: refusal_of
 --- use: end_lease
+--- use: life_of_deliveries
 --- use: bury_marked
 --- use: expiry
 --- use: later
@@ -42,6 +43,9 @@ for i = 1, count do
     local snoozes = string.match(options, 'snoozes=(%d+)') or 0
     options = fix_expiry((string.gsub(options, ' ?snoozes=%d+', '')), claimed_due)
     options = options .. (options == '' and '' or ' ') .. 'snoozes=' .. int(snoozes + 1)
+    if note then
+      note(id, 'snooze', nil, attempt_of(id, claim))
+    end
     end_lease(id, claim)
     local next_due = start_next(id)
     replies[i] = next_due and 'SCHEDULED ' .. next_due

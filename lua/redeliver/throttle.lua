@@ -18,6 +18,7 @@
 --- use: release_from_claim
 --- use: refusal_of
 --- use: end_lease
+--- use: life_of_deliveries
 --- use: bury_marked
 --- use: next
 local count, closes = (#ARGV - 1) / 3, #ARGV == 3 and ARGV[2] == 'close'
@@ -41,6 +42,9 @@ for i = 1, closes and 0 or count do
     replies[i] = refusal
   else
     local failures, crashes, _, options, reason = attrs_of(id)
+    if note then
+      note(id, 'throttle', nil, attempt_of(id, claim))
+    end
     end_lease(id, claim)
     if not start_next(id) and not bury_marked(id, claim, failures, crashes, options, reason) then
       set_attrs(id, failures, crashes, nil, options, reason)

@@ -181,6 +181,7 @@ local function most_lists(entries)
 end
 
 --- use: next_mark
+--- use: life_mark
 --- use: departure_marks
 --- use: state_of
 --- use: land

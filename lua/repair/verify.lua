@@ -50,14 +50,14 @@ if test then -- a caller with a clock of its own wants the field test
   found('meta', 'test', test, function() redis.call('HDEL', META, 'test') end)
 end
 local numbers = {'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms', 'dead_keep',
-  'max_leased', 'max_throttle_ms', 'max_remembered', 'leader_until', 'last_beat', 'reap_after', 'parked_until',
-  'epoch', 'mapped_ms', 'departed', 'roster', 'schedules', 'low_lists', 'dry_lists', 'break_until', 'windows_until',
-  'ended_until', 'largest_payload_bytes', 'pushed', 'claimed', 'acked', 'repeated', 'retried', 'released',
-  'crashed', 'died', 'cancelled', 'requeued', 'purged', 'trimmed', 'expired', 'throttled', 'snoozed'}
+  'max_leased', 'max_throttle_ms', 'max_remembered', 'life_keep_ms', 'leader_until', 'last_beat', 'reap_after',
+  'parked_until', 'epoch', 'mapped_ms', 'departed', 'roster', 'schedules', 'low_lists', 'dry_lists', 'break_until',
+  'windows_until', 'ended_until', 'largest_payload_bytes', 'pushed', 'claimed', 'acked', 'repeated', 'retried',
+  'released', 'crashed', 'died', 'cancelled', 'requeued', 'purged', 'trimmed', 'expired', 'throttled', 'snoozed'}
 local values = redis.call('HMGET', META, unpack(numbers))
 for i, name in ipairs(numbers) do
   local value = values[i]
-  local sound = not value or i > 22 and is_counter(value) or i <= 22 and #value <= 16 and string.find(value, '^%d+$')
+  local sound = not value or i > 23 and is_counter(value) or i <= 23 and #value <= 16 and string.find(value, '^%d+$')
   if not sound then
     found('meta', name, value, function()
       if name == 'largest_payload_bytes' then

@@ -33,11 +33,18 @@ if #ids == 0 then
 end
 local claims = redis.call('HMGET', CLAIMS, unpack(ids))
 local has_attrs = redis.call('HLEN', ATTRS) > 1
-local start
+local start, end_acked, has_lives
 if has_attrs and (layout or '') >= '3' then
-  --- use: attrs
-  --- use: next
-  start = start_next
+  local keep_ms, nexts = nil, '1'
+  if layout > '4' then
+    has_lives, keep_ms, nexts = true, unpack(redis.call('HMGET', META, 'life_keep_ms', 'nexts'))
+  end
+  if nexts or (tonumber(keep_ms or '') or 0) > 0 then -- making functions costs as much as a command
+    --- use: attrs
+    --- use: life
+    --- use: next
+    start, end_acked = nexts and start_next, end_lives
+  end
 end
 local replies, acked, n = {'OK'}, ids, #ids
 -- Fast path: all ids are under the leases of their claims, and windows remember all or none: no + at the end of what
@@ -108,6 +115,30 @@ if deleted ~= n then -- one by one; each sees what the earlier ones did
 end
 local changed, quiet, head, length = n > 0, false, old_head, old_length
 if changed then
+  if has_attrs and has_lives and not end_acked then -- which go with their messages
+    --- use: life_mark
+    local names = {unpack(acked)}
+    for k = 1, n do
+      names[n + k] = LIFE_MARK .. acked[k]
+    end
+    redis.call('HDEL', ATTRS, unpack(names))
+  elseif has_attrs then
+    redis.call('HDEL', ATTRS, unpack(acked))
+  end
+  if end_acked then -- before the leases end: they say when the deliveries began
+    --- use: has_own_lease
+    local attempt_of, held
+    --- use: attempt_of
+    end_acked(acked, 'ack', function(id)
+      if not held then
+        held = {}
+        for k = 1, #ids do
+          held[ids[k]] = claims[k] or nil
+        end
+      end
+      return attempt_of(id, held[id])
+    end)
+  end
   for k, group in ipairs(groups) do
     local count = ended and ended[k] or tonumber(ARGV[group + 1])
     if count > 0 then
@@ -120,9 +151,6 @@ if changed then
       extended[k] = SINCE_MARK .. id
     end
     redis.call('HDEL', CLAIMS, unpack(extended))
-  end
-  if has_attrs then
-    redis.call('HDEL', ATTRS, unpack(acked))
   end
   redis.call('HINCRBY', META, 'acked', n)
   if outcomes and #outcomes > 0 then

@@ -40,7 +40,7 @@ local windowed = has_window(claim) and outcomes_of({parent}, 0) or {}
 if (layout or '') < '3' or redis.call('HEXISTS', ATTRS, NEXT_MARK .. parent) == 0 then
   room = room + 1 -- of the delivery; a next message takes it
 end
-local move, follow, create_queue -- it moves no message, and the queue exists
+local verb, move, follow, create_queue = 'ack_push', nil, nil, nil -- it moves no message, and the queue exists
 --- use: push_state
 --- use: read_options
 --- use: judge_each
@@ -54,6 +54,11 @@ for i, reply in ipairs(replies) do
   end
 end
 if refusal then return {finish(false), refusal, replies} end
+if end_lives then
+  local attempt_of
+  --- use: attempt_of
+  end_lives({parent}, 'ack_push', function(id) return attempt_of(id, claim) end)
+end
 end_lease(parent, claim)
 redis.call('HDEL', MESSAGES, parent)
 redis.call('HDEL', ATTRS, parent)

@@ -25,6 +25,7 @@ end
 --- use: release_from_claim
 --- use: refusal_of
 --- use: end_lease
+--- use: life_of_deliveries
 --- use: next
 local count = (#ARGV - 1) / 3
 local form = count >= 1 and count <= 1000 and count % 1 == 0
@@ -53,6 +54,9 @@ else
       replies[i] = refusal
     else
       local failures, crashes, _, options = attrs_of(id)
+      if note then
+        note(id, 'bury', nil, attempt_of(id, claim), ARGV[3 * i + 1])
+      end
       end_lease(id, claim)
       if not start_next(id) then
         die(id, failures, crashes, options, ARGV[3 * i + 1])

@@ -7,6 +7,8 @@ use crate::model::due::ceil_ms;
 use crate::model::rate::Rate;
 use crate::model::stats::QueueStats;
 
+mod lives;
+
 /// The most starts that a rate may allow in its window.
 const MAX_STARTS: u32 = 1_000_000;
 /// The longest window of a rate: 30 days.
@@ -205,6 +207,7 @@ impl QueueLimits {
             most => limits.max_leased(small(most)),
         };
         limits
+            .keep_life_as(stats)
             .max_throttle(Duration::from_millis(stats.max_throttle_ms))
             .max_attempts(small(stats.max_attempts))
             .max_crashes(small(stats.max_crashes))

@@ -8,6 +8,7 @@ pub(crate) mod due;
 pub(crate) mod durability;
 pub(crate) mod history;
 pub(crate) mod lease_token;
+pub(crate) mod life;
 pub(crate) mod limits;
 pub(crate) mod message;
 pub(crate) mod options;

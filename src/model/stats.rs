@@ -110,6 +110,9 @@ pub struct QueueStats {
     pub keep_dead: u64,
     /// How many ids of pushes with a window the queue remembers at most.
     pub max_remembered: u64,
+    /// For how many milliseconds the lives of messages are kept after their end; `None` if the queue
+    /// keeps no lives.
+    pub keep_life_ms: Option<u64>,
     /// How many messages may start in some time; `None` for no limit. The partitions' rates are
     /// added up; `None` if one of them has none.
     pub rate: Option<Rate>,

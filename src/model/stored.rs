@@ -3,6 +3,7 @@
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
+use crate::model::life::LifeEvent;
 use crate::model::outcomes::MessageState;
 use crate::model::push_rules::OnExpire;
 
@@ -54,6 +55,9 @@ pub struct StoredMessage {
     pub payload: Vec<u8>,
     /// How many bytes the whole payload has.
     pub payload_bytes: u64,
+    /// What happened to the message, the latest last: its last 20 events. Empty unless the queue
+    /// [keeps lives](crate::QueueLimits::keep_life_for).
+    pub life: Vec<LifeEvent>,
 }
 
 impl StoredMessage {
@@ -239,6 +243,7 @@ mod tests {
             error: String::new(),
             payload: b"[1,2]".to_vec(),
             payload_bytes: 5,
+            life: Vec::new(),
         };
         assert_eq!(stored.json::<Vec<u32>>().expect("valid"), [1, 2]);
         let error = stored.json::<u64>().expect_err("a list is no number");

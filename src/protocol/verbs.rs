@@ -57,7 +57,7 @@ local time = redis.call('TIME') local now = time[1] * 1000 + math.floor(time[2] 
 local layout, map, schedules, sets, paused, opens, windows = unpack(redis.call('HMGET', meta, \
 'layout', 'map', 'schedules', 'schedule_sets', 'paused', 'break_until', 'windows_until')) \
 if not layout then return 'ABSENT' end \
-if not string.find(layout, '^[1-4]$') then return 'KEPT layout' end \
+if not string.find(layout, '^[1-5]$') then return 'KEPT layout' end \
 if layout == '2' or map then return 'KEPT partitions' end \
 if sets or (tonumber(schedules or 0) or 1) > 0 then return 'KEPT schedules' end \
 for i, read in ipairs({'ZCARD', 'LLEN', 'ZCARD', 'HLEN', 'HLEN', 'HLEN', 'ZCARD'}) do \

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::model::codec::Codec;
+use crate::model::life::LifeEvent;
 use crate::model::outcomes::MessageState;
 use crate::model::outcomes::{MessageEnd, WaitOutcome};
 use crate::partition::Partition;
@@ -56,6 +57,41 @@ impl<C: Codec> Queue<C> {
         match inspect::stored(&mut reply.body)? {
             Some(_) => Ok(None),
             None => inspect::end(&mut reply.body),
+        }
+    }
+
+    /// Returns what happened to the message of this id, the latest last: its last 20 events, whether
+    /// it is in the queue or has ended. Empty if the queue does not keep lives, or not any more:
+    /// [`QueueLimits::keep_life_for`](crate::QueueLimits::keep_life_for).
+    ///
+    /// The call only reads and is cancel safe. One call of O(log n).
+    ///
+    /// # Errors
+    /// As [`end_of`](Queue::end_of).
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::QueueLimits;
+    /// use std::time::Duration;
+    ///
+    /// orders.configure(QueueLimits::new().keep_life_for(Duration::from_secs(3_600))).await?;
+    /// orders.push("rate it").id("order:42").await?;
+    /// for delivery in orders.claim(1, Duration::from_secs(30)).await? {
+    ///     delivery.ack().await?;
+    /// }
+    /// let life = orders.life_of("order:42").await?;
+    /// let what: Vec<&str> = life.iter().map(|event| event.what.as_str()).collect();
+    /// assert_eq!(what, ["push", "ack"]);
+    /// # });
+    /// ```
+    pub async fn life_of(&self, id: impl AsRef<[u8]>) -> Result<Vec<LifeEvent>, Error> {
+        let mut reply = self.look_up(id.as_ref()).await?;
+        match inspect::stored(&mut reply.body)? {
+            Some(stored) => Ok(stored.life),
+            None => {
+                inspect::end(&mut reply.body)?;
+                inspect::life(&mut reply.body)
+            }
         }
     }
 

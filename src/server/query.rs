@@ -83,7 +83,7 @@ impl Lane {
                 Value::Nil,
                 Value::Nil,
             ] => {
-                let known = ["1", "3", "4"].map(|layout| Value::BulkString(layout.into()));
+                let known = ["1", "3", "4", "5"].map(|layout| Value::BulkString(layout.into()));
                 matches!(&meta[..], [layout, Value::Nil] if known.contains(layout))
             }
             _ => false,

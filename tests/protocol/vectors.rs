@@ -28,6 +28,12 @@ mod limits {
     pub(crate) mod rates;
 }
 
+/// The lives of messages.
+mod lives {
+    pub(crate) mod ends;
+    pub(crate) mod events;
+}
+
 /// Nodes and notices.
 mod nodes {
     pub(crate) mod drains;

@@ -63,6 +63,11 @@ struct Flags {
     /// [default: 1000000]
     #[arg(long, value_name = "N")]
     max_remembered: Option<u64>,
+    /// Keep what happened to each message until it ends, and for this time after that; 0s for its end,
+    /// none to keep nothing. It raises the queue to layout 5, which clients and workers that do not
+    /// know it refuse, and which cannot be taken back [default: none]
+    #[arg(long, value_name = "TIME", value_parser = time_or_none)]
+    keep_life_for: Option<KeepLife>,
     /// Raises the queue to layout 3, which push --on-conflict next needs. Releases before 0.2 refuse
     /// such a queue, and it cannot be taken back: first update all clients and workers
     #[arg(long, value_name = "3", value_parser = ["3"])]
@@ -80,6 +85,19 @@ fn number_or_none(text: &str) -> Result<MaxMessages, String> {
             .parse()
             .map(|number| MaxMessages(Some(number)))
             .map_err(|_| "write a number, or none".to_owned()),
+    }
+}
+
+/// `None` keeps no lives.
+#[derive(Clone, Copy)]
+struct KeepLife(Option<Duration>);
+
+fn time_or_none(text: &str) -> Result<KeepLife, String> {
+    match text {
+        "none" => Ok(KeepLife(None)),
+        _ => time::delay(text)
+            .map(|time| KeepLife(Some(time)))
+            .map_err(|error| error.to_string()),
     }
 }
 
@@ -111,6 +129,11 @@ impl Configure {
         if let Some(number) = flags.max_remembered {
             limits = limits.max_remembered(number);
         }
+        limits = match flags.keep_life_for {
+            Some(KeepLife(Some(time))) => limits.keep_life_for(time),
+            Some(KeepLife(None)) => limits.keep_no_life(),
+            None => limits,
+        };
         if flags.layout.is_some() {
             limits = limits.layout3();
         }
@@ -143,6 +166,7 @@ impl Flags {
             keep_dead,
             starts,
             max_remembered,
+            keep_life_for,
             layout,
         } = self;
         max_attempts.is_none()
@@ -153,6 +177,7 @@ impl Flags {
             && keep_dead.is_none()
             && starts.are_none()
             && max_remembered.is_none()
+            && keep_life_for.is_none()
             && layout.is_none()
     }
 }

@@ -12,13 +12,16 @@ use dueq::{MessageState, OnExpire, Queue, StoredMessage};
 use crate::output::Outcome;
 use crate::{Common, existing, output};
 
+mod life;
+
 #[derive(Args)]
 #[command(after_help = "\
 Prints state, due time, failures, crashes, expiry, cost, snoozes, the last error and the payload of a
 message; of a leased one also since when which worker has it, and its process. Times are given for people and in Unix milliseconds. If there is no such message, the exit
 code is 1, and the command prints absent; or finished, expired or cancelled and the time, if the
 queue remembers how the message ended: for the rest of the push's --window, and for 12 s after a
-cancel.
+cancel. Below are the last 20 events of the message, if the queue keeps them:
+`dueq configure QUEUE --keep-life-for 1h`.
 
 Examples:
   dueq show orders order:42
@@ -48,10 +51,12 @@ impl Show {
                 );
             }
             if let Some(end) = queue.end_of(&id).await? {
+                let life = queue.life_of(&id).await?;
                 let word = end.kind.as_str();
                 let fields = [
                     ("ended_at_ms", end.ended_at_ms.into()),
                     ("remembered_until_ms", end.remembered_until_ms.into()),
+                    ("life", life::fields(&life)),
                 ];
                 output::message(
                     common.json,
@@ -60,6 +65,9 @@ impl Show {
                     &output::moment(end.ended_at_ms),
                     &fields,
                 )?;
+                if !common.json {
+                    life::print(&life)?;
+                }
                 return Ok(Outcome::Refused);
             }
             output::message(common.json, &id, "absent", "", &[])?;
@@ -103,6 +111,7 @@ impl Show {
                 object.insert("is_alive".to_owned(), node.is_alive().into());
             }
             object.insert("error".to_owned(), stored.error.into());
+            object.insert("life".to_owned(), life::fields(&stored.life));
             output::payload_fields(&mut object, &stored.payload);
             output::json_line(&object.into())?;
             return Ok(Outcome::Done);
@@ -157,6 +166,7 @@ impl Show {
             }
         }
         output::line(&table.trim_fmt())?;
+        life::print(&stored.life)?;
         Ok(Outcome::Done)
     }
 }

@@ -179,6 +179,11 @@ pub(crate) fn rows(stats: &QueueStats) -> Vec<Row> {
             Some(stats.max_remembered),
             "limit: remembered ids and calls",
         ),
+        number(
+            "keep_life_ms",
+            stats.keep_life_ms,
+            "limit: how long a life is kept after its end",
+        ),
     ]
 }
 

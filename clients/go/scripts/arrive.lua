@@ -25,8 +25,8 @@ local function int(number) return string.format('%d', number) end
 -- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
 local clock, epoch, known, probes = ARGV[1], nil, nil, nil
 if layout and layout ~= '1' then
-  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' and layout ~= '5' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3, 4 or 5: use a newer dueq')
   end
   if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
     epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
@@ -163,14 +163,14 @@ end
 local tag, number, batch = ARGV[2], tonumber(string.match(ARGV[3] or '', '^%d+$') or ''), ARGV[4]
 local function read_batch() -- its records, or nil
   local is_read, records = pcall(cmsgpack.unpack, batch)
-  if not is_read or type(records) ~= 'table' or #records == 0 or #records % 5 > 0 or #records > 2560 then
+  if not is_read or type(records) ~= 'table' or #records == 0 or #records % 5 > 0 or #records > 3840 then
     return nil
   end
   for i = 1, #records, 5 do
     local name, place, score, payload, attrs = unpack(records, i, i + 4)
     if type(name) ~= 'string' or type(score) ~= 'string' or type(payload) ~= 'string' or type(attrs) ~= 'string'
       or not string.find(score, '^%d+%.?%d*$') or #name < 1 or #name > 202
-      or not (place == 'recent' and string.find(name, '^[\5\6]')
+      or not (place == 'recent' and string.find(name, '^[\5\6]') or place == 'life' and string.find(name, '^\7')
         or (place == 'scheduled' or place == 'dead') and not string.find(name, '%c')) then
       return nil
     end
@@ -203,24 +203,30 @@ if number < last then return {finish(false), 'VOID ' .. int(last)} end
 known[#known + 1] = int(number) .. (records and '' or 'v')
 redis.call('HSET', META, field, table.concat(known, ' ', math.max(1, #known - 7)))
 if not records then return {finish(true), 'VOID ' .. int(number)} end
--- Stores the records of a batch: name, place, score, payload, attrs. place: scheduled, dead, or recent for a name of
--- RECENT. An id that the partition has is left as it is: what it has is newer. Only with commands that a consumer may
--- use, whose node ends the batch of a process that died.
+-- Stores the records of a batch: name, place, score, payload, attrs. place: scheduled, dead, recent for a name of
+-- RECENT, or life of a message before it. An id that the partition has is left as it is: what it has is newer. Only
+-- with commands that a consumer may use, whose node ends the batch of a process that died.
 -- Returns how many messages were stored.
 local function land(records)
   local longest, largest, expires, windows_until = 4096, 4096, false, 0
-  local scheduled, dead, attributes = {}, {}, {}
+  local scheduled, dead, attributes, stored = {}, {}, {}, {}
   for i = 1, #records, 5 do
     local name, place, score, payload, attrs = unpack(records, i, i + 4)
     if place == 'recent' then
-      local stored = tonumber(redis.call('ZMSCORE', RECENT, name)[1] or -1)
-      if stored < 0 or stored > 0 and stored <= now then -- 0: a cancel has ended the window
+      local known = tonumber(redis.call('ZMSCORE', RECENT, name)[1] or -1)
+      if known < 0 or known > 0 and known <= now then -- 0: a cancel has ended the window
         redis.call('ZADD', RECENT, score, name)
       end
       if string.byte(name) == 5 then
         windows_until = math.max(windows_until, tonumber(score))
       end
+    elseif place == 'life' then
+      if stored[string.sub(name, 2)] and (layout or '') > '4' then
+        attributes[#attributes + 1] = name
+        attributes[#attributes + 1] = payload
+      end
     elseif redis.call('HSETNX', MESSAGES, name, payload) == 1 then
+      stored[name] = true
       local into = place == 'dead' and dead or scheduled
       into[#into + 1] = score
       into[#into + 1] = name

@@ -32,8 +32,8 @@ local function int(number) return string.format('%d', number) end
 -- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
 local clock, epoch, known, probes = ARGV[1], nil, nil, nil
 if layout and layout ~= '1' then
-  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' and layout ~= '5' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3, 4 or 5: use a newer dueq')
   end
   if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
     epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
@@ -221,7 +221,8 @@ if selective then
     end
     limits.share = math.min(share, limits.tokens, limits.places)
     limits.room = expiring and limits.share > 0 and math.max(limits.share, math.min(250, ready + due)) or limits.share
-    redis.call('ZCARD', DEAD); redis.call('HLEN', MESSAGES) -- the claim may write both: a wrong type stops it in time
+    -- The claim may write these: a wrong type stops it in time.
+    redis.call('ZCARD', DEAD); redis.call('HLEN', MESSAGES); redis.call('ZCARD', RECENT)
   end
 
   -- Options say when a message expires: expires=MS, or expires=+MS from its due; expires_by=MS since a retry or a snooze
@@ -243,6 +244,7 @@ if selective then
   --   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
   --   WINDOW_MARK id                      a push gave it a window: until then it creates no message of this id
   --   OUTCOME_MARK, char(64 + k), id      a message with a window ended at the score - 2^k ms; + DROPPED: it expired
+  --   LIFE_MARK id                        the message ended; ATTRS keeps its life under the same name
   -- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up; windows_until
   -- that of WINDOW_MARK.
   local CALL_MARK, ENDED_MARK, WINDOW_MARK, OUTCOME_MARK = '\3', '\4', '\5', '\6'
@@ -348,6 +350,87 @@ if selective then
   -- Ends the expired ones among the candidates that were taken.
   function limits.expire(taken)
     local dying, stored, dropped = {}, {}, {}
+    -- Both are nil in a queue of an older layout: a call there pays one comparison.
+    local note, end_lives
+    if (layout or '') > '4' then
+      -- ATTRS keeps the life of a message under this byte and the id: '<ms> <word> <due> <began> <node> <text>', a line for
+      -- each event, the latest last; what is unknown is -, or left out at the end. RECENT has the same name of a message that
+      -- has ended, until its life is forgotten.
+      local LIFE_MARK = '\7'
+      -- META's life_keep_ms: how long the life of a message is kept after its end; without it no event is added.
+      local keep_ms = tonumber(redis.call('HGET', META, 'life_keep_ms') or '')
+      if (keep_ms or 0) > 0 then -- end_lives writes it
+        redis.call('ZCARD', RECENT)
+      end
+      local function with_event(life, word, due, attempt, text)
+        local line = int(now) .. ' ' .. word .. ' ' .. (attempt or due or '-')
+        if text then
+          line = line .. (attempt and ' ' or ' - - ') .. string.gsub(string.sub(text, 1, 200), '%c', ' ')
+        end
+        if not life then return line end
+        local _, more = string.gsub(life, '\n', '')
+        return (more < 19 and life or string.match(life, '\n(.*)$')) .. '\n' .. line
+      end
+      -- Adds an event to the life of a message that is in the queue.
+      --   due      the due time that it got, as text; or nil
+      --   attempt  of a delivery that ends: what attempt_of returned
+      --   starts   whether the life begins with this event: a life of an earlier message of the id is forgotten
+      note = function(id, word, due, attempt, text, starts)
+        if keep_ms then
+          local life = not starts and redis.call('HGET', ATTRS, LIFE_MARK .. id)
+          redis.call('HSET', ATTRS, LIFE_MARK .. id, with_event(life, word, due, attempt, text))
+        end
+      end
+      -- Of messages that left the queue: adds the last event and keeps their lives for life_keep_ms; those of a cancel for
+      -- 12 s at least, for an undo. Without a word, or while RECENT is half full, it forgets them.
+      --   attempt  a function that returns attempt_of an id; or nil
+      end_lives = function(ids, word, attempt)
+        local names, lives, scores = {}, {}, {}
+        for i, id in ipairs(ids) do
+          names[i] = LIFE_MARK .. id
+        end
+        local ms = word and keep_ms or 0
+        if word == 'cancel' and keep_ms then
+          ms = math.max(ms, REPEAT_MS)
+        end
+        local most = ms > 0 and (tonumber(redis.call('HGET', META, 'max_remembered') or '') or 1000000)
+        if not most or 2 * (redis.call('ZCARD', RECENT) + #ids) > most then
+          return redis.call('HDEL', ATTRS, unpack(names))
+        end
+        for i, life in ipairs(redis.call('HMGET', ATTRS, unpack(names))) do
+          lives[2 * i - 1], lives[2 * i] = names[i], with_event(life, word, nil, attempt and attempt(ids[i]))
+          scores[2 * i - 1], scores[2 * i] = int(now_up + ms), names[i]
+        end
+        redis.call('HSET', ATTRS, unpack(lives))
+        redis.call('HINCRBY', META, 'ended_lives', redis.call('ZADD', RECENT, unpack(scores)))
+        local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
+          local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
+          if over > 0 then
+            if (layout or '') > '4' and (redis.call('HGET', META, 'ended_lives') or '0') ~= '0' then
+              -- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on. META's
+              -- ended_lives counts such names: mostly there are none.
+              local lives, ended = {}, 0
+              for _, name in ipairs(redis.call('ZRANGE', RECENT, '0', int(over - 1))) do
+                if string.byte(name) == 7 then
+                  ended = ended + 1
+                  if redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
+                    lives[#lives + 1] = name
+                  end
+                end
+              end
+              if #lives > 0 then
+                redis.call('HDEL', ATTRS, unpack(lives))
+              end
+              if ended > 0 then
+                redis.call('HINCRBY', META, 'ended_lives', int(-ended))
+              end
+            end
+            redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
+          end
+        end
+        trim_recent(#ids)
+      end
+    end
     for _, message in ipairs(limits.expired) do
       local i, id, failures, crashes, options, reason, late_ms = unpack(message)
       if i > taken then break end
@@ -357,6 +440,9 @@ if selective then
         local before = reason ~= '' and '; before that: ' .. reason or ''
         local why = string.format('expired %.0f ms ago', late_ms) .. before
         dying[#dying + 1], dying[#dying + 2] = now, id
+        if note then
+          note(id, 'expired')
+        end
         stored[#stored + 1], stored[#stored + 2] = id, int(failures) .. ' ' .. int(crashes) .. ' - ' .. options .. '\n'
           .. string.sub(why, 1, 1024)
       end
@@ -370,6 +456,9 @@ if selective then
     if #dropped > 0 then
       redis.call('HDEL', MESSAGES, unpack(dropped))
       redis.call('HDEL', ATTRS, unpack(dropped))
+      if end_lives then
+        end_lives(dropped, 'expired')
+      end
     end
     local outcomes = {} -- of those that the claim took
     for i, name in ipairs(limits.outcomes or {}) do
@@ -381,6 +470,25 @@ if selective then
       local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
         local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
         if over > 0 then
+          if (layout or '') > '4' and (redis.call('HGET', META, 'ended_lives') or '0') ~= '0' then
+            -- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on. META's
+            -- ended_lives counts such names: mostly there are none.
+            local lives, ended = {}, 0
+            for _, name in ipairs(redis.call('ZRANGE', RECENT, '0', int(over - 1))) do
+              if string.byte(name) == 7 then
+                ended = ended + 1
+                if redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
+                  lives[#lives + 1] = name
+                end
+              end
+            end
+            if #lives > 0 then
+              redis.call('HDEL', ATTRS, unpack(lives))
+            end
+            if ended > 0 then
+              redis.call('HINCRBY', META, 'ended_lives', int(-ended))
+            end
+          end
           redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
         end
       end
@@ -598,6 +706,10 @@ if (layout or '') > '3' then
         if redis.call('HSETNX', MESSAGES, id, payload) == 1 then
           options = 'tick' .. (options ~= '' and ' ' or '') .. options
           redis.call('HSET', ATTRS, id, '0 0 - ' .. options .. '\n')
+          -- A tick is a new message: its life begins.
+          if layout > '4' and redis.call('HGET', META, 'life_keep_ms') then
+            redis.call('HSET', ATTRS, '\7' .. id, int(now) .. ' tick ' .. string.match(id, '%d+$')) -- LIFE_MARK
+          end
           text = 'active ' .. next_due .. ' ' .. due .. ' ' .. since .. ' ' .. string.format('%d', made + 1) .. ' ' .. rest
           if head then
             redis.call('HSET', META, 'schedule:' .. name, text, 'fires:' .. name, head .. string.sub(fires, second))
@@ -815,6 +927,10 @@ if (layout or '') > '3' then
             if redis.call('HSETNX', MESSAGES, id, payload) == 1 then
               options = 'tick' .. (s.options ~= '' and ' ' or '') .. s.options
               redis.call('HSET', ATTRS, id, '0 0 - ' .. options .. '\n')
+              -- A tick is a new message: its life begins.
+              if layout > '4' and redis.call('HGET', META, 'life_keep_ms') then
+                redis.call('HSET', ATTRS, '\7' .. id, int(now) .. ' tick ' .. string.match(id, '%d+$')) -- LIFE_MARK
+              end
               s.made = s.made + 1
               if s.overlap ~= 'allow' then
                 s.live = s.live .. (s.live ~= '' and ' ' or '') .. int(nominal)
@@ -881,6 +997,13 @@ if (layout or '') > '3' then
         for from = 1, #gone, 1000 do
           redis.call('HDEL', MESSAGES, unpack(gone, from, math.min(from + 999, #gone)))
           redis.call('HDEL', ATTRS, unpack(gone, from, math.min(from + 999, #gone)))
+          if layout > '4' then
+            local lives = {}
+            for i = from, math.min(from + 999, #gone) do
+              lives[#lives + 1] = '\7' .. gone[i] -- LIFE_MARK
+            end
+            redis.call('HDEL', ATTRS, unpack(lives))
+          end
         end
         for from = 1, #scheduled, 2000 do
           local to = math.min(from + 1999, #scheduled)
@@ -908,8 +1031,14 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
     if n > 0 and bytes + redis.call('HSTRLEN', MESSAGES, ids[from]) > 4194304 then break end
     to = from
   end
+  -- Of the messages that the claim reads now. If they are its last ones and none has attrs, they take the fast path.
   local attrs = not read_attrs and {} or from == 1 and limits and limits.attrs
     or redis.call('HMGET', ATTRS, unpack(ids, from, to))
+  local some = not read_attrs or to < #ids
+  for i = 1, some and 0 or #attrs do
+    some = some or attrs[i]
+  end
+  read_attrs = some and read_attrs
   local found = redis.call('HMGET', MESSAGES, unpack(ids, from, to))
   for i = 1, #found do
     local payload, at = found[i], taken + 1

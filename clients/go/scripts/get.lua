@@ -9,6 +9,7 @@
 --        A leased message with a next one also has next_due, t; with a third argument also payload_bytes, n, the
 --        length of the whole payload. Last of a leased one are lease, the name of its lease;
 --        since, when the delivery began, ms, or 0; to_bury, 1 if it is to be dead when the lease ends, else 0.
+--        Last of all life, if the queue keeps it: lines; behind until of one that ended
 --        time_ms: the due of a scheduled or ready message, the lease deadline of a leased one, when a dead one died
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE; MOVING: it is on its way to another partition
 -- Cost   O(log n); one scan of the ready list if it is ready
@@ -29,8 +30,8 @@ local function int(number) return string.format('%d', number) end
 -- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
 local clock, epoch, known, probes = ARGV[1], nil, nil, nil
 if layout and layout ~= '1' then
-  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' and layout ~= '5' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3, 4 or 5: use a newer dueq')
   end
   if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
     epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
@@ -214,6 +215,10 @@ local function to_bury(claim) return string.find(claim, '^00%d', 17) ~= nil end
 -- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
 -- '<due> <options>', LF, payload.
 local NEXT_MARK = '\3'
+-- ATTRS keeps the life of a message under this byte and the id: '<ms> <word> <due> <began> <node> <text>', a line for
+-- each event, the latest last; what is unknown is -, or left out at the end. RECENT has the same name of a message that
+-- has ended, until its life is forgotten.
+local LIFE_MARK = '\7'
 local id, most = ARGV[2], tonumber(ARGV[3])
 if #ARGV ~= 2 and not (#ARGV == 3 and most and #ARGV[3] <= 8 and string.find(ARGV[3], '^%d+$')) then
   return redis.error_reply('BADARGS get takes now, id, and perhaps at most how many bytes of the payload (0 to '
@@ -244,6 +249,7 @@ if state == 'absent' then
   --   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
   --   WINDOW_MARK id                      a push gave it a window: until then it creates no message of this id
   --   OUTCOME_MARK, char(64 + k), id      a message with a window ended at the score - 2^k ms; + DROPPED: it expired
+  --   LIFE_MARK id                        the message ended; ATTRS keeps its life under the same name
   -- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up; windows_until
   -- that of WINDOW_MARK.
   local CALL_MARK, ENDED_MARK, WINDOW_MARK, OUTCOME_MARK = '\3', '\4', '\5', '\6'
@@ -266,8 +272,15 @@ if state == 'absent' then
     and math.floor(cancelled) - REPEAT_MS >= at then
     how, at = 'cancelled', math.floor(cancelled) - REPEAT_MS
   end
+  -- The last event of a life that is kept after the end says it too.
+  local life = (layout or '') > '4' and redis.call('HGET', ATTRS, LIFE_MARK .. id)
+  if life and not how then
+    local ms, word = string.match('\n' .. life, '.*\n(%d+) (%l+)')
+    how, at = ({expired = 'expired', cancel = 'cancelled', purge = 'cancelled'})[word] or 'finished', tonumber(ms or 0)
+  end
   if not how then return {finish(false, true), {}} end
-  return {finish(false, true), {}, how, at, window > now and window <= now_up + 2592000000 and window or 0}
+  window = window > now and window <= now_up + 2592000000 and window or 0
+  return {finish(false, true), {}, how, at, window, life or nil}
 end
 local time
 if state == 'ready' then
@@ -295,5 +308,9 @@ if state == 'leased' then
     and tonumber(redis.call('HGET', CLAIMS, SINCE_MARK .. id) or 0)
     or begun(redis.call('HGET', CLAIMS, lease_member(id, claim)), time or 0)
   told[#told + 1], told[#told + 2] = 'to_bury', to_bury(claim) and 1 or 0
+end
+local life = (layout or '') > '4' and redis.call('HGET', ATTRS, LIFE_MARK .. id)
+if life then
+  told[#told + 1], told[#told + 2] = 'life', life
 end
 return {finish(false, true), told}

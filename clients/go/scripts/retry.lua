@@ -25,8 +25,8 @@ local function int(number) return string.format('%d', number) end
 -- epoch: of the partition's map; nil without one. known, probes: what the fence finds.
 local clock, epoch, known, probes = ARGV[1], nil, nil, nil
 if layout and layout ~= '1' then
-  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' and layout ~= '5' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3, 4 or 5: use a newer dueq')
   end
   if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
     epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
@@ -192,6 +192,107 @@ local function end_claims()
     release_from_claim(token, count)
   end
 end
+-- As `life`, for scripts that end deliveries: attempt_of, too.
+local note, end_lives, attempt_of
+if (layout or '') > '4' then
+  -- ATTRS keeps the life of a message under this byte and the id: '<ms> <word> <due> <began> <node> <text>', a line for
+  -- each event, the latest last; what is unknown is -, or left out at the end. RECENT has the same name of a message that
+  -- has ended, until its life is forgotten.
+  local LIFE_MARK = '\7'
+  -- META's life_keep_ms: how long the life of a message is kept after its end; without it no event is added.
+  local keep_ms = tonumber(redis.call('HGET', META, 'life_keep_ms') or '')
+  if (keep_ms or 0) > 0 then -- end_lives writes it
+    redis.call('ZCARD', RECENT)
+  end
+  local function with_event(life, word, due, attempt, text)
+    local line = int(now) .. ' ' .. word .. ' ' .. (attempt or due or '-')
+    if text then
+      line = line .. (attempt and ' ' or ' - - ') .. string.gsub(string.sub(text, 1, 200), '%c', ' ')
+    end
+    if not life then return line end
+    local _, more = string.gsub(life, '\n', '')
+    return (more < 19 and life or string.match(life, '\n(.*)$')) .. '\n' .. line
+  end
+  -- Adds an event to the life of a message that is in the queue.
+  --   due      the due time that it got, as text; or nil
+  --   attempt  of a delivery that ends: what attempt_of returned
+  --   starts   whether the life begins with this event: a life of an earlier message of the id is forgotten
+  note = function(id, word, due, attempt, text, starts)
+    if keep_ms then
+      local life = not starts and redis.call('HGET', ATTRS, LIFE_MARK .. id)
+      redis.call('HSET', ATTRS, LIFE_MARK .. id, with_event(life, word, due, attempt, text))
+    end
+  end
+  -- Of messages that left the queue: adds the last event and keeps their lives for life_keep_ms; those of a cancel for
+  -- 12 s at least, for an undo. Without a word, or while RECENT is half full, it forgets them.
+  --   attempt  a function that returns attempt_of an id; or nil
+  end_lives = function(ids, word, attempt)
+    local names, lives, scores = {}, {}, {}
+    for i, id in ipairs(ids) do
+      names[i] = LIFE_MARK .. id
+    end
+    local ms = word and keep_ms or 0
+    if word == 'cancel' and keep_ms then
+      ms = math.max(ms, REPEAT_MS)
+    end
+    local most = ms > 0 and (tonumber(redis.call('HGET', META, 'max_remembered') or '') or 1000000)
+    if not most or 2 * (redis.call('ZCARD', RECENT) + #ids) > most then
+      return redis.call('HDEL', ATTRS, unpack(names))
+    end
+    for i, life in ipairs(redis.call('HMGET', ATTRS, unpack(names))) do
+      lives[2 * i - 1], lives[2 * i] = names[i], with_event(life, word, nil, attempt and attempt(ids[i]))
+      scores[2 * i - 1], scores[2 * i] = int(now_up + ms), names[i]
+    end
+    redis.call('HSET', ATTRS, unpack(lives))
+    redis.call('HINCRBY', META, 'ended_lives', redis.call('ZADD', RECENT, unpack(scores)))
+    local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
+      local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
+      if over > 0 then
+        if (layout or '') > '4' and (redis.call('HGET', META, 'ended_lives') or '0') ~= '0' then
+          -- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on. META's
+          -- ended_lives counts such names: mostly there are none.
+          local lives, ended = {}, 0
+          for _, name in ipairs(redis.call('ZRANGE', RECENT, '0', int(over - 1))) do
+            if string.byte(name) == 7 then
+              ended = ended + 1
+              if redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
+                lives[#lives + 1] = name
+              end
+            end
+          end
+          if #lives > 0 then
+            redis.call('HDEL', ATTRS, unpack(lives))
+          end
+          if ended > 0 then
+            redis.call('HINCRBY', META, 'ended_lives', int(-ended))
+          end
+        end
+        redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
+      end
+    end
+    trim_recent(#ids)
+  end
+  -- '<due> <began> <node>' of a delivery, before its lease ends; - for what is unknown.
+  -- When a delivery began, in ms; 0 if that is unknown: scripts before version 27 of the library claimed or extended it.
+  -- CLAIMS has it of an extended delivery, under SINCE_MARK and the id. Any other began when its claim's lease did.
+  local function begun(record, deadline) -- record: what CLAIMS has under LEASE_MARK and the token
+    local lease_ms = string.match(record or '', '^\3(%d+)\n')
+    return lease_ms and math.max(0, deadline - lease_ms) or 0
+  end
+  local begins = {} -- by token: when its claim's lease began
+  attempt_of = function(id, claim)
+    local token = string.sub(claim, 1, 16)
+    local began = has_own_lease(claim) and tonumber(redis.call('HGET', CLAIMS, SINCE_MARK .. id) or 0) or begins[token]
+    if not began then -- the record names all ids of the claim: it is read once
+      local lease = LEASE_MARK .. token
+      began = begun(redis.call('HGET', CLAIMS, lease), redis.call('ZSCORE', LEASES, lease) or 0)
+      begins[token] = began
+    end
+    local due = tonumber(string.match(claim, '^%d+', 17) or '')
+    return (due and int(due) or '-') .. ' ' .. (began > 0 and int(began) or '-') .. ' '
+      .. (string.match(claim, '^@(%w%w%w%w%w%w%w)') or '-')
+  end
+end
 -- Ends the delivery of a message that an operator wants dead, if it is one.
 -- Zeros before the due in an id's claim are flags: one for a window, two for a message that dies when this lease ends.
 local function to_bury(claim) return string.find(claim, '^00%d', 17) ~= nil end
@@ -228,6 +329,7 @@ local expired, expired_dead = 0, 0
 --   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
 --   WINDOW_MARK id                      a push gave it a window: until then it creates no message of this id
 --   OUTCOME_MARK, char(64 + k), id      a message with a window ended at the score - 2^k ms; + DROPPED: it expired
+--   LIFE_MARK id                        the message ended; ATTRS keeps its life under the same name
 -- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up; windows_until
 -- that of WINDOW_MARK.
 local CALL_MARK, ENDED_MARK, WINDOW_MARK, OUTCOME_MARK = '\3', '\4', '\5', '\6'
@@ -282,6 +384,9 @@ local function later(id, due, claimed_due, failures, crashes, options, reason)
       end
       redis.call('HDEL', MESSAGES, id)
       redis.call('HDEL', ATTRS, id)
+      if end_lives then
+        end_lives({id}, 'expired')
+      end
       return 'DROPPED'
     end
     expired_dead = expired_dead + 1
@@ -301,6 +406,25 @@ local function count_expired()
     local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
       local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', int(now)), count)
       if over > 0 then
+        if (layout or '') > '4' and (redis.call('HGET', META, 'ended_lives') or '0') ~= '0' then
+          -- Of the first `over` names of RECENT, whose time is over. If the id is in the queue again, its life goes on. META's
+          -- ended_lives counts such names: mostly there are none.
+          local lives, ended = {}, 0
+          for _, name in ipairs(redis.call('ZRANGE', RECENT, '0', int(over - 1))) do
+            if string.byte(name) == 7 then
+              ended = ended + 1
+              if redis.call('HEXISTS', MESSAGES, string.sub(name, 2)) == 0 then
+                lives[#lives + 1] = name
+              end
+            end
+          end
+          if #lives > 0 then
+            redis.call('HDEL', ATTRS, unpack(lives))
+          end
+          if ended > 0 then
+            redis.call('HINCRBY', META, 'ended_lives', int(-ended))
+          end
+        end
         redis.call('ZREMRANGEBYRANK', RECENT, '0', int(over - 1))
       end
     end
@@ -327,6 +451,9 @@ local function start_next(id) -- makes it the message of this id; returns its du
   redis.call('HSETNX', MESSAGES, id, string.sub(kept, at))
   set_attrs(id, 0, 0, nil, options, '')
   redis.call('ZADD', SCHEDULED, due, id)
+  if note then
+    note(id, 'next', due)
+  end
   return due
 end
 local count = (#ARGV - 1) / 4
@@ -351,6 +478,9 @@ for i = 1, count do
     local failures, crashes, _, options = attrs_of(id)
     local reason = string.sub(ARGV[4 * i + 1], 1, 1024)
     failures, changed = failures + 1, changed + 1
+    if note then
+      note(id, 'retry', nil, attempt_of(id, claim), reason)
+    end
     end_lease(id, claim)
     local next_due = start_next(id)
     if next_due then

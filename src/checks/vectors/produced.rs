@@ -31,7 +31,7 @@ pub(super) fn errors() -> Vec<Value> {
         ("REMAPPED", "this partition has epoch 7"),
         ("BEHIND", "this partition has an old map"),
         ("MOVING", "the message is on its way"),
-        ("LAYOUT", "this queue has layout 5"),
+        ("LAYOUT", "this queue has layout 6"),
         ("WRONGTYPE", &wrong_type),
         ("OOM", "command not allowed"),
         ("NOSCRIPT", "No matching script."),

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::model::history::times::TimeHistogram;
 use crate::model::history::{Counted, Record};
+use crate::model::life::LifeEvent;
 use crate::model::outcomes::{EndKind, MessageEnd, MessageState};
 use crate::model::push_rules::Expires;
 use crate::model::rate::Rate;
@@ -43,27 +44,18 @@ pub(crate) fn stored(body: &mut Body) -> Result<Option<StoredMessage>, Error> {
     let error = fields.named("error", Body::text)?;
     let payload = fields.named("payload", Body::bytes)?;
     let (mut next_due_ms, mut payload_bytes) = (None, payload.len() as u64);
-    let name = |fields: &mut Body| (!fields.is_empty()).then(|| fields.text()).transpose();
-    let mut more = name(&mut fields)?;
-    if more.as_deref() == Some("next_due") {
-        next_due_ms = Some(fields.count()?);
-        more = name(&mut fields)?;
-    }
-    if more.as_deref() == Some("payload_bytes") {
-        payload_bytes = fields.count()?;
-        more = name(&mut fields)?;
-    }
-    let lease = match more.as_deref() {
-        Some("lease") => {
-            let mut lease = lease(&fields.text()?);
-            if !fields.is_empty() {
-                lease.began(fields.named("since", Body::count)?);
-                lease.is_to_bury = fields.named("to_bury", Body::integer)? == 1;
-            }
-            Some(lease)
+    let (mut lease, mut life) = (None::<LeaseInfo>, Vec::new());
+    while !fields.is_empty() {
+        match (fields.text()?.as_str(), &mut lease) {
+            ("next_due", _) => next_due_ms = Some(fields.count()?),
+            ("payload_bytes", _) => payload_bytes = fields.count()?,
+            ("lease", lease) => *lease = Some(lease_of(&fields.text()?)),
+            ("since", Some(lease)) => lease.began(fields.count()?),
+            ("to_bury", Some(lease)) => lease.is_to_bury = fields.integer()? == 1,
+            ("life", _) => life = LifeEvent::read(&fields.text()?),
+            _ => break,
         }
-        _ => None,
-    };
+    }
     Ok(Some(StoredMessage {
         window_ms,
         due_by_ms,
@@ -86,11 +78,12 @@ pub(crate) fn stored(body: &mut Body) -> Result<Option<StoredMessage>, Error> {
         error,
         payload,
         payload_bytes,
+        life,
     }))
 }
 
 /// Decodes the name of a lease: `NAME`, or `NAME NODE`.
-fn lease(text: &str) -> LeaseInfo {
+fn lease_of(text: &str) -> LeaseInfo {
     let (name, node) = match text.split_once(' ') {
         Some((name, node)) => (name, Some(node.to_owned())),
         None => (text, None),
@@ -129,6 +122,14 @@ pub(crate) fn end(body: &mut Body) -> Result<Option<MessageEnd>, Error> {
     }))
 }
 
+/// Decodes the rest of the reply to get behind the end of a message: its life.
+pub(crate) fn life(body: &mut Body) -> Result<Vec<LifeEvent>, Error> {
+    Ok(match body.is_empty() {
+        true => Vec::new(),
+        false => LifeEvent::read(&body.text()?),
+    })
+}
+
 /// The reply to peek.
 pub(crate) struct ReadPage {
     pub(crate) page: MessagePage,
@@ -153,7 +154,7 @@ pub(crate) fn page(body: &mut Body) -> Result<ReadPage, Error> {
             lease: match item.is_empty() {
                 true => None,
                 false => {
-                    let mut lease = lease(&item.text()?);
+                    let mut lease = lease_of(&item.text()?);
                     if !item.is_empty() {
                         lease.began(item.count()?);
                         lease.is_to_bury = item.integer()? == 1;
@@ -253,6 +254,10 @@ pub(crate) fn stats(reply: &mut Reply) -> Result<QueueStats, Error> {
             }
             "closed_until" => {
                 stats.closed_ms = left(fields.integer()?);
+                continue;
+            }
+            "life_keep_ms" => {
+                stats.keep_life_ms = u64::try_from(fields.integer()?).ok();
                 continue;
             }
             "full" => {

@@ -7,6 +7,7 @@ mod follow_ups;
 mod handlers;
 mod held;
 mod limits;
+mod lives;
 mod outcome;
 mod overview;
 mod pushing;

@@ -145,7 +145,7 @@ async fn change(setup: &Setup, change: &str) -> Result<KeepReason> {
             KeepReason::Partitions
         }
         "a newer layout" => {
-            setup.command::<()>(&["HSET", META, "layout", "5"]).await?;
+            setup.command::<()>(&["HSET", META, "layout", "6"]).await?;
             KeepReason::Layout
         }
         _ => anyhow::bail!("no change {change}"),

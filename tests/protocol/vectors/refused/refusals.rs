@@ -94,7 +94,7 @@ fn valid_queue_names_of_any_length_are_served() -> Result<()> {
 #[test]
 fn a_queue_of_another_layout_is_refused() -> Result<()> {
     let mut queue = with_every_state()?;
-    for layout in ["5", "0", "", "one"] {
+    for layout in ["6", "0", "", "one"] {
         queue.command(words!["HSET", "dueq:{q}:meta", "layout", layout])?;
         let calls = SCRIPTS
             .iter()
