@@ -141,7 +141,7 @@ fn thousand_queues_without_viewers_are_asked_once_a_minute() {
 }
 
 #[test]
-fn watched_queues_are_asked_before_the_first_look_which_catches_up() {
+fn first_look_after_a_silent_watch_catches_up() {
     let mut run = Run::new(None, vec![names(3), names(3)]);
     run.plan.watch(run.now);
     run.pass(14 * SECOND);
