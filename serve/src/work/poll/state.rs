@@ -61,14 +61,14 @@ pub(super) struct State {
 /// Why a call failed.
 pub(super) enum Failed {
     Redis(Error),
-    LateQueues,
+    Late,
 }
 
 impl Failed {
     fn text(&self) -> String {
         match self {
             Self::Redis(error) => shown(&error.to_string()),
-            Self::LateQueues => format!("no answer within {} ms", PATIENCE.as_millis()),
+            Self::Late => format!("no answer within {} ms", PATIENCE.as_millis()),
         }
     }
 
@@ -76,7 +76,7 @@ impl Failed {
     fn is_of_server(&self) -> bool {
         match self {
             Self::Redis(error) => error.is_retryable(),
-            Self::LateQueues => true,
+            Self::Late => true,
         }
     }
 }
