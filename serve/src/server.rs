@@ -99,7 +99,7 @@ impl Server {
             tls: self.tls,
         };
         // A minute can be explained later although nobody looked then.
-        self.app.poller.look([]);
+        self.app.poller.watch();
         // Each operation stops after its current step, and writes a line to the audit log.
         let last = self.app.operations.ended();
         accept::run(self.listener, served, &self.app.edge, stop, last).await;

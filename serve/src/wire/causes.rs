@@ -16,8 +16,7 @@ const LONGEST_PARK_MS: u64 = 60_000;
 /// A reason for which due messages wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = WaitCause)]
-pub(crate) enum Cause {
+pub(crate) enum WaitCause {
     /// An operator paused the queue, or some of its partitions.
     Paused,
     /// The queue was closed for some time.
@@ -48,10 +47,10 @@ pub(crate) struct LateMinute {
     /// The greatest age of a due message that nobody had claimed.
     pub(crate) overdue_ms: u64,
     /// Why messages waited. Causes of one minute may have followed each other.
-    pub(crate) causes: Vec<Cause>,
+    pub(crate) causes: Vec<WaitCause>,
 }
 
-impl Cause {
+impl WaitCause {
     /// All causes that apply; none if no due message waits.
     pub(crate) fn of(stats: &Queue) -> Vec<Self> {
         if stats.waiting() == 0 {

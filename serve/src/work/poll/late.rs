@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::wire::causes::{Cause, LateMinute};
+use crate::wire::causes::{LateMinute, WaitCause};
 
 const MINUTE_MS: u64 = 60_000;
 /// For how long a minute is kept, as in the history of a queue.
@@ -18,20 +18,26 @@ type Minutes = BTreeMap<u64, Seen>;
 #[derive(Default, Clone)]
 struct Seen {
     overdue_ms: u64,
-    causes: Vec<Cause>,
+    causes: Vec<WaitCause>,
 }
 
 /// The late minutes of all queues.
 #[derive(Default)]
-pub(super) struct Late {
+pub(super) struct LateQueues {
     queues: HashMap<Arc<str>, Minutes>,
     /// The minutes in which no server of Redis answered.
     away: Minutes,
 }
 
-impl Late {
+impl LateQueues {
     /// The queue is late now, for these causes.
-    pub(super) fn saw(&mut self, name: &Arc<str>, now_ms: u64, overdue_ms: u64, causes: &[Cause]) {
+    pub(super) fn saw(
+        &mut self,
+        name: &Arc<str>,
+        now_ms: u64,
+        overdue_ms: u64,
+        causes: &[WaitCause],
+    ) {
         if !self.queues.contains_key(name) && self.queues.len() >= MAX_QUEUES {
             let last = |minutes: &Minutes| minutes.keys().next_back().copied();
             let oldest = self.queues.iter().min_by_key(|(_, minutes)| last(minutes));
@@ -50,7 +56,7 @@ impl Late {
 
     /// Redis does not answer now.
     pub(super) fn saw_no_answer(&mut self, now_ms: u64) {
-        add(&mut self.away, now_ms, 0, &[Cause::Unread]);
+        add(&mut self.away, now_ms, 0, &[WaitCause::Unread]);
     }
 
     /// The late minutes of the last hour, the earliest first.
@@ -74,7 +80,7 @@ fn begin(now_ms: u64) -> u64 {
     (now_ms / MINUTE_MS * MINUTE_MS + MINUTE_MS).saturating_sub(KEPT_MS)
 }
 
-fn add(minutes: &mut Minutes, at_ms: u64, overdue_ms: u64, causes: &[Cause]) {
+fn add(minutes: &mut Minutes, at_ms: u64, overdue_ms: u64, causes: &[WaitCause]) {
     let seen = minutes.entry(at_ms / MINUTE_MS * MINUTE_MS).or_default();
     seen.overdue_ms = seen.overdue_ms.max(overdue_ms);
     seen.causes.extend(causes);
@@ -92,7 +98,7 @@ mod tests {
 
     const NOW: u64 = 1_000 * MINUTE_MS + 7_000;
 
-    fn shown(minutes: &[LateMinute]) -> Vec<(u64, u64, &[Cause])> {
+    fn shown(minutes: &[LateMinute]) -> Vec<(u64, u64, &[WaitCause])> {
         let minutes = minutes.iter();
         minutes
             .map(|minute| {
@@ -104,21 +110,25 @@ mod tests {
 
     #[test]
     fn minute_has_all_its_causes_and_its_greatest_delay() {
-        let (mut late, name) = (Late::default(), Arc::from("orders"));
-        late.saw(&name, NOW - 61 * MINUTE_MS, 3_000, &[Cause::Full]);
-        late.saw(&name, NOW - 59 * MINUTE_MS, 3_000, &[Cause::Rate]);
-        late.saw(&name, NOW - 2 * MINUTE_MS, 9_000, &[Cause::Busy]);
-        late.saw(&name, NOW - 2 * MINUTE_MS, 4_000, &[Cause::Paused]);
-        late.saw(&name, NOW - 2 * MINUTE_MS, 4_000, &[Cause::Busy]);
+        let (mut late, name) = (LateQueues::default(), Arc::from("orders"));
+        late.saw(&name, NOW - 61 * MINUTE_MS, 3_000, &[WaitCause::Full]);
+        late.saw(&name, NOW - 59 * MINUTE_MS, 3_000, &[WaitCause::Rate]);
+        late.saw(&name, NOW - 2 * MINUTE_MS, 9_000, &[WaitCause::Busy]);
+        late.saw(&name, NOW - 2 * MINUTE_MS, 4_000, &[WaitCause::Paused]);
+        late.saw(&name, NOW - 2 * MINUTE_MS, 4_000, &[WaitCause::Busy]);
         late.saw_no_answer(NOW - 2 * MINUTE_MS);
         late.saw_no_answer(NOW);
         let minutes = late.of("orders", NOW);
         assert_eq!(
             shown(&minutes),
             [
-                (59, 3_000, &[Cause::Rate][..]),
-                (2, 9_000, &[Cause::Paused, Cause::Busy, Cause::Unread]),
-                (0, 0, &[Cause::Unread]),
+                (59, 3_000, &[WaitCause::Rate][..]),
+                (
+                    2,
+                    9_000,
+                    &[WaitCause::Paused, WaitCause::Busy, WaitCause::Unread]
+                ),
+                (0, 0, &[WaitCause::Unread]),
             ]
         );
         assert_eq!(late.of("other", NOW).len(), 2, "Redis was away for all");
@@ -127,21 +137,21 @@ mod tests {
 
     #[test]
     fn queues_and_minutes_that_are_kept_are_bounded() {
-        let mut late = Late::default();
+        let mut late = LateQueues::default();
         for number in 0..=MAX_QUEUES as u64 {
             let name = Arc::from(format!("q{number}"));
             late.saw(
                 &name,
                 NOW + number.min(1) * MINUTE_MS,
                 3_000,
-                &[Cause::Busy],
+                &[WaitCause::Busy],
             );
         }
         assert_eq!(late.queues.len(), MAX_QUEUES);
         assert!(!late.queues.contains_key("q0"), "it was late first");
         let name = Arc::from("q1");
         for minute in 0..200 {
-            late.saw(&name, NOW + minute * MINUTE_MS, 3_000, &[Cause::Busy]);
+            late.saw(&name, NOW + minute * MINUTE_MS, 3_000, &[WaitCause::Busy]);
         }
         assert_eq!(late.queues["q1"].len(), 60);
     }

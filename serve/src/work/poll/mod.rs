@@ -9,6 +9,7 @@ mod ahead;
 mod details;
 mod late;
 mod lately;
+mod pace;
 mod parts;
 mod plan;
 #[cfg(test)]
@@ -66,6 +67,12 @@ impl Poller {
     /// names it only stays awake, and asks each queue every 2 s, or less often if there are many.
     pub(crate) fn look<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
         self.0.shared.look(names);
+        self.wake();
+    }
+
+    /// Looks at queues now and then from now on, although nobody does: to know later why one was late.
+    pub(crate) fn watch(&self) {
+        self.0.shared.state().plan.watch(Instant::now());
         self.wake();
     }
 

@@ -4,41 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::work::poll::pace::{
+    ASK_PAUSE, ASLEEP_ASK_PAUSE, ASLEEP_PASS_PAUSE, ASLEEP_PERIOD, AWAKE, AWAY_FAILURES,
+    LOOK_LASTS, MAX_ASKED, MAX_BACKOFF, MAX_QUEUES, MIN_BACKOFF, PASS_PAUSE, PERIOD, SCAN_PAUSE,
+    WATCHED_IN_A_ROW, WATCHED_PERIOD,
+};
 use crate::work::poll::parts::{Part, Parts};
-
-/// How often a watched queue is asked for its counts.
-const WATCHED_PERIOD: Duration = Duration::from_secs(1);
-/// How often other queues are asked, unless there are too many.
-const PERIOD: Duration = Duration::from_secs(2);
-/// The least time between two questions: at most 100 a second, for all queues together.
-const ASK_PAUSE: Duration = Duration::from_millis(10);
-/// The most questions in flight.
-const MAX_ASKED: usize = 8;
-/// Of four questions in a row, at most three go to watched queues, so that other queues are asked
-/// too.
-const WATCHED_IN_A_ROW: u32 = 3;
-/// How long a queue is watched after a viewer looked at it.
-const LOOK_LASTS: Duration = Duration::from_secs(10);
-/// How long the poller goes on at this pace after the last look of a viewer.
-const AWAKE: Duration = Duration::from_secs(60);
-/// How often each queue is asked without viewers, and the least time between two questions then: only
-/// to know later why a queue was late. A thousand queues are asked once a minute.
-const ASLEEP_PERIOD: Duration = Duration::from_secs(15);
-const ASLEEP_ASK_PAUSE: Duration = Duration::from_millis(50);
-/// The pause between two scans without viewers: new queues announce themselves.
-const ASLEEP_PASS_PAUSE: Duration = Duration::from_secs(300);
-/// The pause between two steps of a scan, unless the scan is quick.
-const SCAN_PAUSE: Duration = Duration::from_millis(250);
-/// The pause between two scans.
-const PASS_PAUSE: Duration = Duration::from_secs(5);
-/// The pause after a failure of Redis; it doubles with each further one.
-const MIN_BACKOFF: Duration = Duration::from_millis(100);
-const MAX_BACKOFF: Duration = Duration::from_secs(2);
-/// After this number of failures in a row, all of Redis counts as unreachable, not only some of its
-/// servers.
-const AWAY_FAILURES: u32 = 3;
-/// The most queues that are polled.
-pub(super) const MAX_QUEUES: usize = 10_000;
 
 /// The next step of the poller.
 #[derive(Debug, PartialEq, Eq)]
@@ -98,6 +69,8 @@ pub(super) struct Plan {
     has_missed: bool,
     /// An instant before all due times of queues.
     begun: Instant,
+    /// Whether queues are asked before the first look.
+    watches: bool,
     /// The last look of any viewer.
     looked: Option<Instant>,
     /// The instant at which the poller last woke from a pause.
@@ -129,6 +102,7 @@ impl Plan {
             is_quick: false,
             has_missed: false,
             begun: now,
+            watches: false,
             looked: None,
             awake_since: None,
             unasked: None,
@@ -152,6 +126,12 @@ impl Plan {
         self.parts.restart();
     }
 
+    /// Asks queues although nobody looks, after a first period.
+    pub(super) fn watch(&mut self, now: Instant) {
+        let first = now + ASLEEP_PERIOD;
+        (self.watches, self.next_scan, self.next_ask) = (true, first, first);
+    }
+
     /// Whether there are more queues than are polled.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut
@@ -168,6 +148,9 @@ impl Plan {
         if self.is_asleep(now) {
             self.awake_since = Some(now);
             (self.next_scan, self.is_quick, self.unasked) = (now, true, None);
+            self.next_ask = self.next_ask.min(now);
+            // A scan that began before may have missed a queue.
+            self.has_missed = self.is_in_scan;
             let all: Vec<_> = self.others.iter().map(|(_, name)| name.clone()).collect();
             for name in all {
                 self.unqueue(&name);
@@ -196,13 +179,11 @@ impl Plan {
 
     /// The step to do now.
     pub(super) fn next(&mut self, now: Instant) -> Step {
-        let Some(looked) = self.looked else {
-            return Step::Idle;
-        };
         let is_asleep = self.is_asleep(now);
-        let mut wake = match is_asleep {
-            true => now + ASLEEP_PERIOD,
-            false => looked + AWAKE,
+        let mut wake = match self.looked {
+            None if !self.watches => return Step::Idle,
+            Some(looked) if !is_asleep => looked + AWAKE,
+            _ => now + ASLEEP_PERIOD,
         };
         // One master of a cluster may be unreachable: parts on the other masters are still read.
         if self.failures < AWAY_FAILURES && !is_asleep {
@@ -244,8 +225,9 @@ impl Plan {
         self.answered();
         (self.is_scanning, self.is_in_scan) = (false, !is_last);
         self.add(names, now, now);
+        let has_missed = is_last && std::mem::take(&mut self.has_missed);
         if is_last {
-            self.is_quick = std::mem::take(&mut self.has_missed);
+            self.is_quick = has_missed;
         }
         self.next_scan = now
             + match (self.is_quick, is_last) {
@@ -254,7 +236,7 @@ impl Plan {
                 (false, true) => PASS_PAUSE,
                 (false, false) => SCAN_PAUSE,
             };
-        if is_last && self.unasked.is_none() {
+        if is_last && !has_missed && self.unasked.is_none() {
             let since = self.awake_since.unwrap_or(now);
             let is_old = |turn: &Turn| turn.due.is_none() || turn.asked < Some(since);
             let old = self.turns.iter().filter(|(_, turn)| is_old(turn));

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::work::poll::pace::MAX_QUEUES;
 use crate::work::poll::parts::View;
-use crate::work::poll::plan::{Answer, MAX_QUEUES, Plan, Step};
+use crate::work::poll::plan::{Answer, Plan, Step};
 
 /// Carries out a plan.
 struct Run {
@@ -136,6 +137,21 @@ fn thousand_queues_without_viewers_are_asked_once_a_minute() {
     assert_eq!(run.asked.len(), 1_000);
     run.look(&[]);
     run.pass(11 * SECOND);
+    assert!(!run.plan.is_catching_up());
+}
+
+#[test]
+fn first_look_after_a_silent_watch_catches_up() {
+    let mut run = Run::new(None, vec![names(3), names(3)]);
+    run.plan.watch(run.now);
+    run.pass(14 * SECOND);
+    assert_eq!((run.all(), run.scans), (0, 0));
+    run.pass(60 * SECOND);
+    assert!((9..=15).contains(&run.all()), "{:?}", run.asked);
+    run.look(&[]);
+    assert!(run.plan.is_catching_up());
+    run.pass(SECOND);
+    assert!(run.all() >= 3 && run.scans >= 3, "{}", run.scans);
     assert!(!run.plan.is_catching_up());
 }
 

@@ -12,10 +12,10 @@ use tokio::sync::{Notify, watch};
 use crate::edge::audit;
 use crate::edge::auth::NamePattern;
 use crate::edge::shown::shown;
-use crate::wire::causes::{Cause, LATE_MS, LateMinute};
+use crate::wire::causes::{LATE_MS, LateMinute, WaitCause};
 use crate::wire::queues::Queue;
 use crate::work::poll::details::{Known, Value};
-use crate::work::poll::late::Late;
+use crate::work::poll::late::LateQueues;
 use crate::work::poll::parts::{Part, View};
 use crate::work::poll::plan::{Answer, Plan};
 use crate::work::poll::snapshot::{Entry, Snapshot};
@@ -53,7 +53,7 @@ pub(super) struct State {
     known: HashMap<Arc<str>, Known>,
     /// An instant, and Redis's clock at that instant.
     clock: Option<(Instant, u64)>,
-    late: Late,
+    late: LateQueues,
     /// Since when the task runs.
     begun: Option<Instant>,
 }
@@ -99,7 +99,7 @@ impl Shared {
                 published: now,
                 known: HashMap::new(),
                 clock: None,
-                late: Late::default(),
+                late: LateQueues::default(),
                 begun: None,
             }),
             woken: Notify::new(),
@@ -346,13 +346,13 @@ impl State {
 }
 
 /// Why messages of the queue wait.
-fn causes(name: &str, asked: &Result<Box<PartialRead<QueueStats>>, Error>) -> Vec<Cause> {
+fn causes(name: &str, asked: &Result<Box<PartialRead<QueueStats>>, Error>) -> Vec<WaitCause> {
     let Ok(reached) = asked else {
-        return vec![Cause::Unread];
+        return vec![WaitCause::Unread];
     };
-    let mut causes = Cause::of(&Queue::new(name, reached));
+    let mut causes = WaitCause::of(&Queue::new(name, reached));
     if reached.gap().is_some() {
-        causes.push(Cause::Unread);
+        causes.push(WaitCause::Unread);
     }
     causes
 }

@@ -2,7 +2,7 @@
 
 use crate::dashboard::chart::span;
 use crate::dashboard::show::{self, Clock, Markup};
-use crate::wire::causes::{Cause, LateMinute};
+use crate::wire::causes::{LateMinute, WaitCause};
 use crate::wire::overview::History;
 
 const MINUTE_MS: u64 = 60_000;
@@ -76,18 +76,18 @@ fn sentences(minutes: &[LateMinute]) -> String {
     sentences.join(" ")
 }
 
-fn sentence(cause: Cause) -> &'static str {
+fn sentence(cause: WaitCause) -> &'static str {
     match cause {
-        Cause::Paused => "The queue was paused.",
-        Cause::Closed => "The queue was closed for some time.",
-        Cause::Rate => "The rate was used up.",
-        Cause::Full => "As many messages were leased as max_leased allows.",
-        Cause::NoWorker => "No worker was alive.",
-        Cause::Drained => "All live workers were drained.",
-        Cause::Parked => "No worker looked at the queue: it had been empty for long.",
-        Cause::Unclaimed => "Workers were alive, and claimed nothing.",
-        Cause::Busy => "All handlers were busy.",
-        Cause::Unread => "Redis, or a part of the queue, did not answer.",
+        WaitCause::Paused => "The queue was paused.",
+        WaitCause::Closed => "The queue was closed for some time.",
+        WaitCause::Rate => "The rate was used up.",
+        WaitCause::Full => "As many messages were leased as max_leased allows.",
+        WaitCause::NoWorker => "No worker was alive.",
+        WaitCause::Drained => "All live workers were drained.",
+        WaitCause::Parked => "No worker looked at the queue: it had been empty for long.",
+        WaitCause::Unclaimed => "Workers were alive, and claimed nothing.",
+        WaitCause::Busy => "All handlers were busy.",
+        WaitCause::Unread => "Redis, or a part of the queue, did not answer.",
     }
 }
 
@@ -98,7 +98,7 @@ mod tests {
 
     const NOW: u64 = 1_796_299_200_000;
 
-    fn minute(number: u64, overdue_ms: u64, causes: &[Cause]) -> LateMinute {
+    fn minute(number: u64, overdue_ms: u64, causes: &[WaitCause]) -> LateMinute {
         LateMinute {
             start_ms: NOW + number * MINUTE_MS,
             overdue_ms,
@@ -109,10 +109,10 @@ mod tests {
     #[test]
     fn minutes_with_the_same_causes_are_one_span() {
         let late = vec![
-            minute(0, 3_000, &[Cause::Busy]),
-            minute(1, 5_000, &[Cause::NoWorker]),
-            minute(2, 65_000, &[Cause::NoWorker]),
-            minute(4, 0, &[Cause::Unread]),
+            minute(0, 3_000, &[WaitCause::Busy]),
+            minute(1, 5_000, &[WaitCause::NoWorker]),
+            minute(2, 65_000, &[WaitCause::NoWorker]),
+            minute(4, 0, &[WaitCause::Unread]),
         ];
         let note = |from, before| note(&late, NOW + from * MINUTE_MS, NOW + before * MINUTE_MS);
         assert_eq!(note(3, 4), None);

@@ -2,7 +2,7 @@
 
 use crate::dashboard::show::{self, Clock, Markup};
 use crate::wire::about::Examination;
-use crate::wire::causes;
+use crate::wire::causes::WaitCause;
 use crate::wire::queues::Queue;
 
 /// A reason for which messages wait.
@@ -36,16 +36,10 @@ impl Cause {
 /// shell, `address` that of its page.
 pub(super) fn causes(stats: &Queue, clock: &Clock, word: &str, address: &str) -> Vec<Cause> {
     let in_words = |cause| in_words(cause, stats, clock, word, address);
-    causes::Cause::of(stats).into_iter().map(in_words).collect()
+    WaitCause::of(stats).into_iter().map(in_words).collect()
 }
 
-fn in_words(
-    cause: causes::Cause,
-    stats: &Queue,
-    clock: &Clock,
-    word: &str,
-    address: &str,
-) -> Cause {
+fn in_words(cause: WaitCause, stats: &Queue, clock: &Clock, word: &str, address: &str) -> Cause {
     let leased = || {
         Some((
             format!("{address}/messages?state=leased"),
@@ -54,7 +48,7 @@ fn in_words(
     };
     let limits = || Some((format!("{address}#limits"), "See the limits"));
     match cause {
-        causes::Cause::Paused => {
+        WaitCause::Paused => {
             let problem = match stats.paused_partitions < stats.partitions {
                 true => format!(
                     "{} of {} partitions are paused: the pause, or its end, did not reach the others.",
@@ -67,7 +61,7 @@ fn in_words(
                 ..Cause::new(problem, "Resume it when the reason for the pause is gone.")
             }
         }
-        causes::Cause::Closed => Cause {
+        WaitCause::Closed => Cause {
             until: Some(clock.time(clock.now_ms().saturating_add(stats.closed_ms))),
             resumes: true,
             ..Cause::new(
@@ -76,7 +70,7 @@ fn in_words(
                 "Wait, or resume it now.",
             )
         },
-        causes::Cause::Rate => {
+        WaitCause::Rate => {
             let rate = show::number(stats.limits.rate.unwrap_or_default());
             let window = show::duration(stats.limits.rate_window_ms.unwrap_or_default());
             Cause {
@@ -89,7 +83,7 @@ fn in_words(
                 )
             }
         }
-        causes::Cause::Full => {
+        WaitCause::Full => {
             let most = stats.limits.max_leased.unwrap_or(stats.leased);
             Cause {
                 link: leased(),
@@ -103,18 +97,18 @@ fn in_words(
                 )
             }
         }
-        causes::Cause::NoWorker => Cause {
+        WaitCause::NoWorker => Cause {
             command: Some(format!("dueq work {word} --exec COMMAND")),
             ..Cause::new("No worker is alive.", "Start one:")
         },
-        causes::Cause::Drained => Cause {
+        WaitCause::Drained => Cause {
             command: Some(format!("dueq workers {word} --resume PROCESS")),
             ..Cause::new(
                 "All live workers are drained: they take nothing new.",
                 "Start another one, or resume a process on its page:",
             )
         },
-        causes::Cause::Parked => Cause {
+        WaitCause::Parked => Cause {
             resumes: true,
             ..Cause::new(
                 format!(
@@ -125,14 +119,14 @@ fn in_words(
                 "Wait, or resume it, which wakes a worker at once.",
             )
         },
-        causes::Cause::Unclaimed => Cause::new(
+        WaitCause::Unclaimed => Cause::new(
             format!(
                 "{}, and no message has a handler: the workers cannot claim, or the consumers over HTTP do not.",
                 alive(stats)
             ),
             "Look at the logs of the workers, or claim.",
         ),
-        causes::Cause::Busy => Cause {
+        WaitCause::Busy => Cause {
             link: leased(),
             ..Cause::new(
                 format!(
@@ -143,7 +137,7 @@ fn in_words(
                 "Start more workers or consumers, or raise the concurrency of workers. If handlers hang, see what they hold.",
             )
         },
-        causes::Cause::Unread => Cause::new(
+        WaitCause::Unread => Cause::new(
             "Redis, or a part of the queue, does not answer.",
             "Look at the server.",
         ),

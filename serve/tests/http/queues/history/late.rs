@@ -23,6 +23,8 @@ async fn causes_of_lateness_stay_with_their_minutes() -> Result<()> {
     queue.push("x").id("a").await?;
     // Reads of the history are no looks: the server watches unasked.
     history_until(&instance, "", |history| has(history, "paused")).await?;
+    // From here on somebody looks, so it looks more often.
+    instance.call("GET /v1/queues").await?;
     assert_eq!(queue.cancel("a").await?, CancelOutcome::Cancelled);
     queue.resume().await?;
     queue.push("x").id("b").await?;
