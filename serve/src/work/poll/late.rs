@@ -12,11 +12,11 @@ const KEPT_MS: u64 = 60 * MINUTE_MS;
 const MAX_QUEUES: usize = 1_000;
 
 /// The late minutes of a queue, by their begin.
-type Minutes = BTreeMap<u64, Seen>;
+type Minutes = BTreeMap<u64, LateSeen>;
 
 /// What was seen in a minute.
 #[derive(Default, Clone)]
-struct Seen {
+struct LateSeen {
     overdue_ms: u64,
     causes: Vec<WaitCause>,
 }
