@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     /// The SHA-256 of the document without its version.
-    const DOCUMENT: &str = "9ab60ab0c6bb5ef39e9b39c59834a989e95d0561ba20f4f464f980e184ca91d7";
+    const DOCUMENT: &str = "95b788f4adf00648dbd80fe410901ab87cd0c23bd8d93f7da8285e05eae487a9";
 
     #[test]
     fn openapi_document_has_the_expected_checksum() {

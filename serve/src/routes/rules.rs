@@ -154,7 +154,7 @@ fn change() -> Vec<Value> {
 
 /// The fields of which each names a limit. `rate_window_ms` and `burst` are missing: they belong to
 /// `rate`.
-const LIMITS: [&str; 10] = [
+const LIMITS: [&str; 11] = [
     "max_attempts",
     "max_crashes",
     "max_messages",
@@ -165,6 +165,7 @@ const LIMITS: [&str; 10] = [
     "max_leased",
     "max_throttle_ms",
     "max_remembered",
+    "keep_life_ms",
 ];
 
 fn limits() -> Vec<Value> {

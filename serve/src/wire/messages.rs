@@ -7,6 +7,7 @@ use dueq::{MessageState, OnExpire, Receipt, StoredMessage};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::wire::life::LifeEntry;
 use crate::wire::workers::Holder;
 
 /// The id of a message.
@@ -184,6 +185,9 @@ pub(crate) struct Message {
     /// The worker that has it; missing if the lease does not tell it, or the worker told nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) holder: Option<Holder>,
+    /// What happened to it, the last 20 events, if the queue keeps that: its limit `keep_life_ms`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) life: Vec<LifeEntry>,
     /// What the last failure or burial said; empty if there was none.
     pub(crate) error: String,
     #[serde(flatten)]
@@ -269,6 +273,7 @@ impl Message {
             node: lease.and_then(|lease| lease.node.clone()),
             lease: lease.map(|lease| lease.name.clone()),
             holder: None,
+            life: stored.life.into_iter().map(LifeEntry::from).collect(),
             error: stored.error,
             payload: Payload::new(stored.payload, stored.payload_bytes, is_withheld),
         }

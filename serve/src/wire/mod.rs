@@ -3,6 +3,7 @@
 pub(crate) mod about;
 pub(crate) mod again;
 pub(crate) mod causes;
+pub(crate) mod life;
 pub(crate) mod messages;
 pub(crate) mod operations;
 pub(crate) mod overview;

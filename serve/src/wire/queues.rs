@@ -214,6 +214,9 @@ pub(crate) struct Limits {
     pub(crate) max_throttle_ms: u64,
     /// How many ids and calls the queue remembers.
     pub(crate) max_remembered: u64,
+    /// For how long what happened to a message is kept after its end; 0: not after it. Null: it is
+    /// not kept at all.
+    pub(crate) keep_life_ms: Option<u64>,
 }
 
 /// A part of a queue that could not be read.
@@ -307,6 +310,7 @@ impl Limits {
             max_leased: limited(stats.max_leased),
             max_throttle_ms: stats.max_throttle_ms,
             max_remembered: stats.max_remembered,
+            keep_life_ms: stats.keep_life_ms,
         }
     }
 }

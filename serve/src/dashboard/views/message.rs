@@ -3,6 +3,7 @@
 mod act;
 mod commands;
 mod ended;
+mod moments;
 
 use std::time::Instant;
 
@@ -18,7 +19,7 @@ use crate::dashboard::show::{self, Payload};
 use crate::dashboard::views::answer::{Answer, again, render};
 use crate::dashboard::views::each;
 use crate::dashboard::views::message::commands::Action;
-use crate::dashboard::views::message::ended::Moment;
+use crate::dashboard::views::message::moments::Moment;
 use crate::dashboard::views::workers;
 use crate::edge::path::MessageId;
 use crate::wire::messages::Message;
@@ -96,7 +97,7 @@ async fn message(page: Page, id: MessageId) -> Answer {
             .at(&clock),
         name: show::text(name),
         may_produce: page.caller().may_produce,
-        moments: ended::moments(&message, undone.as_ref(), &clock),
+        moments: moments::of(&message, undone.as_ref(), &clock),
         actions: commands::actions(&message, page.caller(), name, id.as_bytes()),
         error: message
             .error

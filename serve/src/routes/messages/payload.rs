@@ -23,6 +23,7 @@ use crate::edge::body::Reserved;
 use crate::edge::path::{MessageId, Query, QueueName};
 use crate::edge::problem::{Code, Problem};
 use crate::edge::shown::quoted;
+use crate::wire::life::LifeEntry;
 use crate::wire::messages::Message;
 use crate::wire::workers::Holder;
 use crate::work::{App, Shared};
@@ -176,10 +177,15 @@ async fn holder(queue: &Queue, lease: Option<&LeaseInfo>) -> Option<Holder> {
 pub(super) async fn absent(app: &App, name: &QueueName, id: &MessageId) -> Problem {
     let known = async {
         let queue = app.existing(name).await?;
-        Ok::<_, Problem>(queue.end_of(id.as_bytes()).await?)
+        let end = queue.end_of(id.as_bytes()).await?;
+        let life = match end {
+            Some(_) => queue.life_of(id.as_bytes()).await?,
+            None => Vec::new(),
+        };
+        Ok::<_, Problem>((end, life))
     };
-    let end = match known.await {
-        Ok(end) => end,
+    let (end, life) = match known.await {
+        Ok(known) => known,
         Err(problem) => return problem,
     };
     let (queue, id) = (quoted(name.as_str()), id.quoted());
@@ -188,5 +194,10 @@ pub(super) async fn absent(app: &App, name: &QueueName, id: &MessageId) -> Probl
         None => "and remembers none".to_owned(),
     };
     let detail = format!("queue {queue} has no message {id}: {last}");
-    Problem::new(Code::NoSuchMessage, detail).ended(end)
+    let problem = Problem::new(Code::NoSuchMessage, detail).ended(end);
+    if life.is_empty() {
+        return problem;
+    }
+    let life: Vec<_> = life.into_iter().map(LifeEntry::from).collect();
+    problem.with("life", &life)
 }

@@ -3,13 +3,57 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Message, OnExpire};
+use dueq::{Message, OnExpire, QueueLimits};
 
 use crate::dashboard::look::{after, claimed, led, look, submit};
 use crate::instance::Instance;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const AT: &str = "/queues/orders/messages";
+
+#[tokio::test]
+async fn message_page_tells_its_life_also_after_its_end() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    queue
+        .configure(QueueLimits::new().keep_life_for(HOUR))
+        .await?;
+    let message = Message::new("x").id("a").due(Duration::ZERO);
+    assert!(queue.push_message(message).await?.is_created());
+    for delivery in claimed(&queue, 1).await? {
+        let _ = delivery.retry(Duration::ZERO, "<b>busy").await?;
+    }
+    let parts = [
+        "It was pushed",
+        "A handler failed after",
+        ": &#60;b&#62;busy",
+    ];
+    let page = look(&instance, &format!("{AT}/a")).await?;
+    for part in parts {
+        assert!(page.body.contains(part), "{part}: {}", page.body);
+    }
+    let read = instance
+        .call("GET /v1/queues/orders/messages/a")
+        .await?
+        .json()?;
+    assert_eq!(
+        (&read["life"][0]["what"], &read["life"][1]["error"]),
+        (&"push".into(), &"<b>busy".into())
+    );
+    for delivery in claimed(&queue, 1).await? {
+        let _ = delivery.ack().await?;
+    }
+    let ended = look(&instance, &format!("{AT}/a")).await?;
+    for part in parts.into_iter().chain(["A handler acked it after"]) {
+        assert!(ended.body.contains(part), "{part}: {}", ended.body);
+    }
+    let read = instance.call("GET /v1/queues/orders/messages/a").await?;
+    assert_eq!(
+        (read.status, &read.json()?["life"][2]["what"]),
+        (404, &"ack".into())
+    );
+    Ok(())
+}
 
 #[tokio::test]
 async fn message_page_offers_only_actions_of_its_state() -> Result<()> {

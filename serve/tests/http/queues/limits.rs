@@ -28,7 +28,7 @@ async fn call_changes_only_the_limits_it_names() -> Result<()> {
         "queue": "orders", "max_attempts": 20, "max_crashes": 5, "max_messages": null,
         "max_payload_bytes": 1_048_576, "keep_dead_ms": 2_592_000_000_u64, "keep_dead": 100_000,
         "rate": null, "rate_window_ms": null, "burst": null, "max_leased": null,
-        "max_throttle_ms": 900_000, "max_remembered": 1_000_000,
+        "max_throttle_ms": 900_000, "max_remembered": 1_000_000, "keep_life_ms": null,
     });
     assert_refused!(
         instance.call(&format!("GET {AT}")).await?,
@@ -44,7 +44,7 @@ async fn call_changes_only_the_limits_it_names() -> Result<()> {
         "max_attempts": 1, "max_crashes": 0, "max_messages": 1_000_000_000_000_000_u64,
         "max_payload_bytes": 16_777_216, "keep_dead_ms": 1, "keep_dead": 1, "rate": 50,
         "rate_window_ms": 60_000, "burst": 5, "max_leased": 1_000_000, "max_throttle_ms": 1,
-        "max_remembered": 1,
+        "max_remembered": 1, "keep_life_ms": 0,
     });
     for _ in 0..2 {
         let answer = set(&instance, &all.to_string()).await?;

@@ -15,6 +15,8 @@ enum Kind {
     Optional,
     /// A duration, such as 30d.
     Time,
+    /// A duration, 0, or empty for no limit.
+    OptionalTime,
     /// A number per duration, such as 5 per second. Empty: no limit.
     Rate,
     /// The burst: a number that is set together with the rate.
@@ -22,7 +24,7 @@ enum Kind {
 }
 
 /// Each limit: field, label, hint, kind.
-const LIMITS: [(&str, &str, &str, Kind); 11] = [
+const LIMITS: [(&str, &str, &str, Kind); 12] = [
     (
         "max_attempts",
         "Attempts",
@@ -89,6 +91,12 @@ const LIMITS: [(&str, &str, &str, Kind); 11] = [
         "how many ids and calls the queue remembers",
         Kind::Number,
     ),
+    (
+        "keep_life_ms",
+        "Lives of messages are kept for",
+        "what happened to each, for so long after its end, such as 1h or 0; empty: not at all; older clients refuse such a queue",
+        Kind::OptionalTime,
+    ),
 ];
 
 /// A limit and its value.
@@ -117,7 +125,8 @@ pub(super) fn limits(stats: &Queue) -> Vec<Limit> {
         let found = number(field);
         let (value, shown) = match (found, kind) {
             (None, _) => (String::new(), "none".to_owned()),
-            (Some(ms), Kind::Time) => (compact(ms), show::duration(ms)),
+            (Some(0), Kind::OptionalTime) => ("0".to_owned(), "until its end".to_owned()),
+            (Some(ms), Kind::Time | Kind::OptionalTime) => (compact(ms), show::duration(ms)),
             (Some(starts), Kind::Rate) => {
                 let window = stats.limits.rate_window_ms.unwrap_or(1_000);
                 (
@@ -172,10 +181,13 @@ pub(super) fn change(form: &Form) -> Result<Option<Value>, Problem> {
             }
             Kind::Rate | Kind::Burst => {}
             _ if !is_changed(field) => {}
-            Kind::Optional if text.is_empty() => {
+            Kind::Optional | Kind::OptionalTime if text.is_empty() => {
                 body.insert(field.to_owned(), Value::Null);
             }
-            Kind::Time => {
+            Kind::OptionalTime if text == "0" => {
+                body.insert(field.to_owned(), json!(0));
+            }
+            Kind::Time | Kind::OptionalTime => {
                 let time = dueq_input::period(text).map_err(|error| wrong(field, &error))?;
                 let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
                 body.insert(field.to_owned(), json!(ms));

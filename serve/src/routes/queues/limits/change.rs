@@ -67,6 +67,11 @@ pub(super) struct Change {
     #[serde(default, deserialize_with = "number")]
     #[schema(value_type = u64, required = false, minimum = 1, maximum = 1_000_000_000_000_000_u64)]
     max_remembered: Option<u64>,
+    /// For how long what happened to a message is kept after its end; 0: not after it. Null: it is
+    /// not kept at all. A number gives the queue layout 5, which clients of an older version refuse.
+    #[serde(default, deserialize_with = "number_or_null")]
+    #[schema(value_type = Option<u64>, minimum = 0, maximum = 3_155_760_000_000_u64)]
+    keep_life_ms: Option<Option<u64>>,
 }
 
 /// Parses a number, and refuses null: this limit cannot be removed.
@@ -120,6 +125,9 @@ impl Change {
         if let Some(ids) = given("max_remembered", self.max_remembered, 1, MOST)? {
             limits = limits.max_remembered(ids);
         }
+        if let Some(ms) = given("keep_life_ms", self.keep_life_ms.flatten(), 0, CENTURY_MS)? {
+            limits = limits.keep_life_for(Duration::from_millis(ms));
+        }
         let starts = given("rate", self.rate.flatten(), 1, 1_000_000)?;
         let window = given(
             "rate_window_ms",
@@ -153,6 +161,9 @@ impl Change {
         }
         if self.max_messages == Some(None) {
             (limits, is_empty) = (limits.max_messages(None), false);
+        }
+        if self.keep_life_ms == Some(None) {
+            (limits, is_empty) = (limits.keep_no_life(), false);
         }
         if is_empty {
             let reason = "no limit is named: add one, such as \"max_attempts\": 5";
