@@ -93,7 +93,7 @@ class ConsumerTest {
       return null;
     }, options().concurrency(200));
     until(() -> {
-      queue.push(Message.of("x").delay(Duration.ofMillis(300)));
+      queue.blocking().push(Message.of("x").delay(Duration.ofMillis(300)));
       Thread.sleep(40);
       var times = List.copyOf(claims.values());
       return IntStream.range(9, times.size())
@@ -145,7 +145,7 @@ class ConsumerTest {
       };
     }, options());
     for (var id : List.of("plain", "again", "retry", "release", "bury", "snooze", "follow", "refused", "throws", "error")) {
-      queue.push(message(id, 0));
+      queue.blocking().push(message(id, 0));
     }
     until(() -> state("plain") == null && state("again") == null && state("release") == null && state("follow") == null);
     until(() -> state("retry") == StoredMessage.State.SCHEDULED && state("bury") == StoredMessage.State.DEAD);
@@ -168,7 +168,7 @@ class ConsumerTest {
       attempts.add(delivery.attempt() + " " + delivery.isLastAttempt());
       throw new IllegalArgumentException("no " + delivery.attempt());
     }, options().retry(Retry.fixed(Duration.ofMillis(20))));
-    queue.push(message("a", 0).maxAttempts(3));
+    queue.blocking().push(message("a", 0).maxAttempts(3));
     until(() -> state("a") == StoredMessage.State.DEAD);
     assertEquals(List.of("1 false", "2 false", "3 true"), attempts);
     assertEquals("java.lang.IllegalArgumentException: no 3", queue.blocking().get("a").orElseThrow().error());
@@ -194,7 +194,7 @@ class ConsumerTest {
       Thread.sleep(4_500);
       return null;
     }, options().lease(Duration.ofSeconds(3)));
-    queue.push(message("a", 0));
+    queue.blocking().push(message("a", 0));
     until(() -> meta("acked") == 1);
     assertEquals(1, runs.get());
   }
@@ -225,7 +225,7 @@ class ConsumerTest {
       }
       return null;
     }, options().lease(Duration.ofMillis(900)).concurrency(1));
-    queue.push(message("a", 0));
+    queue.blocking().push(message("a", 0));
     began.await();
     server.command("FLUSHALL");
     assertTrue(interrupted.get(5, TimeUnit.SECONDS));
@@ -236,7 +236,7 @@ class ConsumerTest {
       second.countDown();
       return null;
     }, options());
-    queue.push(message("b", 0));
+    queue.blocking().push(message("b", 0));
     second.await();
     until(() -> meta("acked") == 1);
   }
@@ -250,7 +250,7 @@ class ConsumerTest {
       }
       return null;
     }, options().timeLimit(Duration.ofMillis(200)).retry(Retry.fixed(Duration.ofMillis(10))));
-    queue.push(message("a", 0));
+    queue.blocking().push(message("a", 0));
     until(() -> meta("acked") == 1);
     assertEquals(2, runs.get());
   }
@@ -302,7 +302,7 @@ class ConsumerTest {
     });
     run(worker, Duration.ofSeconds(1));
     for (var id : List.of("short", "long", "deaf")) {
-      queue.push(message(id, 0));
+      queue.blocking().push(message(id, 0));
     }
     began.await();
     worker.stop();
