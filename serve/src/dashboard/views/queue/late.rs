@@ -49,7 +49,10 @@ impl Span {
         let overdue_ms = minutes.iter().map(|minute| minute.overdue_ms).max();
         let overdue_ms = overdue_ms.filter(|ms| *ms > 0);
         Self {
-            time: span(clock, from_ms, last_ms + MINUTE_MS),
+            time: match last_ms + MINUTE_MS > clock.now_ms() {
+                true => format!("since {}", clock.format(from_ms, "%Y-%m-%d %H:%M %Z")),
+                false => span(clock, from_ms, last_ms + MINUTE_MS),
+            },
             causes: sentences(minutes),
             overdue: overdue_ms.map(show::duration),
         }
@@ -130,7 +133,10 @@ mod tests {
             watched_since_ms: None,
             unread: Vec::new(),
         };
-        let late = Late::new(&history, &Clock::now(Zone::default()));
+        let late = Late::new(
+            &history,
+            &Clock::now(Zone::default()).at(NOW + 4 * MINUTE_MS + 1),
+        );
         let spans = late.spans.iter();
         let spans: Vec<_> = spans
             .map(|span| {
@@ -145,7 +151,7 @@ mod tests {
         assert_eq!(
             spans,
             [
-                ("2026-12-03 12:04 – 12:05 UTC", unread, None),
+                ("since 2026-12-03 12:04 UTC", unread, None),
                 (
                     "2026-12-03 12:01 – 12:03 UTC",
                     "No worker was alive.",

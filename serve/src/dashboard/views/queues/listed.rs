@@ -169,6 +169,14 @@ impl Row {
         self.lately.as_ref().map_or(0, |lately| lately.crashed)
     }
 
+    /// The state in which a message that crashes is looked for: mostly a handler has it.
+    pub(super) fn crashing(&self) -> &'static str {
+        match self.counts.as_ref().is_some_and(|counts| counts.leased > 0) {
+            true => "leased",
+            false => "scheduled",
+        }
+    }
+
     /// The number of messages that died in the last ten minutes.
     pub(super) fn died(&self) -> u64 {
         self.lately.as_ref().map_or(0, |lately| lately.died)

@@ -149,8 +149,8 @@ impl Summary {
         for queue in queues {
             match queue.trouble {
                 Trouble::Unreadable => summary.unreadable += 1,
-                Trouble::Late(_, WhenLate::Now) => summary.overdue += 1,
-                Trouble::Late(_, WhenLate::Lately) => summary.late += 1,
+                Trouble::Late(WhenLate::Now, _) => summary.overdue += 1,
+                Trouble::Late(WhenLate::Lately, _) => summary.late += 1,
                 Trouble::Failing(_) => summary.failing += 1,
                 _ => {}
             }

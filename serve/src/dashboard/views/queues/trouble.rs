@@ -16,8 +16,8 @@ const LATE_MS: u64 = 5_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Trouble {
     Unreadable,
-    /// Messages are, or were, late by 2^N ms; the longest time sorts first.
-    Late(Reverse<u32>, WhenLate),
+    /// Messages are, or were, late by 2^N ms: those that are late now sort first, then by time.
+    Late(WhenLate, Reverse<u32>),
     /// 2^N messages died, or crashed their handlers.
     Failing(Reverse<u32>),
     Paused,
@@ -45,16 +45,10 @@ impl Trouble {
         let past_ms = recent.p99_us.map(|us| us / 1_000);
         let past_ms = past_ms.filter(|ms| *ms > LATE_MS);
         let failed = recent.died.saturating_add(recent.crashed);
-        match (now_ms.max(past_ms), failed) {
-            (Some(ms), _) => {
-                let when = if now_ms.is_some() {
-                    WhenLate::Now
-                } else {
-                    WhenLate::Lately
-                };
-                Self::Late(Reverse(ms.ilog2()), when)
-            }
-            (None, 1..) => Self::Failing(Reverse(failed.ilog2())),
+        match (now_ms, past_ms, failed) {
+            (Some(ms), ..) => Self::Late(WhenLate::Now, Reverse(ms.ilog2())),
+            (None, Some(ms), _) => Self::Late(WhenLate::Lately, Reverse(ms.ilog2())),
+            (None, None, 1..) => Self::Failing(Reverse(failed.ilog2())),
             _ if counts.paused => Self::Paused,
             _ if counts.dead > 0 => Self::Dead,
             _ => Self::None,
@@ -62,18 +56,18 @@ impl Trouble {
     }
 
     pub(super) fn is_late_now(self) -> bool {
-        matches!(self, Self::Late(_, WhenLate::Now))
+        matches!(self, Self::Late(WhenLate::Now, _))
     }
 
     pub(super) fn was_late(self) -> bool {
-        matches!(self, Self::Late(_, WhenLate::Lately))
+        matches!(self, Self::Late(WhenLate::Lately, _))
     }
 
     /// The CSS class of the row.
     pub(super) fn class(self) -> &'static str {
         match self {
-            Self::Unreadable | Self::Late(_, WhenLate::Now) => "trouble",
-            Self::Late(_, WhenLate::Lately) | Self::Failing(_) => "trouble past",
+            Self::Unreadable | Self::Late(WhenLate::Now, _) => "trouble",
+            Self::Late(WhenLate::Lately, _) | Self::Failing(_) => "trouble past",
             Self::Paused | Self::Dead | Self::None => "",
         }
     }
@@ -104,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_of_the_last_minutes_counts_as_that_of_now() {
+    fn trouble_of_now_comes_before_that_of_the_last_minutes() {
         let recent = |p99_ms: u64, died, crashed| Recent {
             p99_us: Some(p99_ms * 1_000),
             died,
@@ -124,8 +118,8 @@ mod tests {
                 listed(|counts| (counts.overdue_ms, counts.paused) = (60_000, true)),
                 calm,
             ),
-            (listed(|_| {}), recent(33_500, 9, 9)),
             (listed(|counts| counts.overdue_ms = 1_001), calm),
+            (listed(|_| {}), recent(33_500, 9, 9)),
             (listed(|_| {}), recent(5_000, 417, 3)),
             (listed(|_| {}), recent(1, 0, 1)),
             (
@@ -140,7 +134,7 @@ mod tests {
             ranked.is_sorted() && ranked.windows(2).all(|pair| pair[0] != pair[1]),
             "{ranked:?}"
         );
-        assert!(ranked[1].is_late_now() && ranked[2].was_late());
+        assert!(ranked[2].is_late_now() && ranked[3].was_late());
         let near = |ms| Trouble::of(&listed(|counts| counts.overdue_ms = ms), None);
         assert_eq!(near(70_000), near(80_000), "rows do not change places");
     }
