@@ -293,7 +293,8 @@ func (c *consumer) settle(one *held, settlement Settlement) {
 		case (failure.Kind == KindInvalidInput || failure.Kind == KindFull) && settlement.verb != "retry":
 			reason := fmt.Errorf("%s was refused: %w", settlement.verb, err)
 			settlement = RetryAfter(reason, c.settings.retry(delivery.Attempt))
-		case failure.Retryable() && isOurs:
+		case (failure.Retryable() || failure.Kind == KindDenied) && isOurs:
+			// A right may be missing for a moment only, as while users are renewed.
 			time.Sleep(settlePause)
 		default:
 			log.Error("the delivery was not settled, and comes again", "error", err)

@@ -36,7 +36,8 @@ export class Settler {
         const error = asDueqError(thrown);
         if ((error.kind === "invalid_input" || error.kind === "full") && now.verb !== "retry") {
           now = Settlement.retry(`${now.verb} was refused: ${error.message}`);
-        } else if (error.retryable && monotonic() < held.expires) {
+        } else if ((error.retryable || error.kind === "denied") && monotonic() < held.expires) {
+          // A right may be missing for a moment only, as while users are renewed.
           await pause(SETTLE_PAUSE);
         } else {
           this.queue.client.log("error", `${held.name} was not settled, and is delivered again: ${error.message}`);

@@ -241,7 +241,9 @@ class Consumer:
                 if error.kind in (ErrorKind.INVALID_INPUT, ErrorKind.FULL) and settlement.verb != "retry":
                     settlement = Settlement.retry(f"{settlement.verb} was refused: {error}")
                     continue
-                if error.retryable and monotonic() < held.delivery.expires:
+                # A right that is missing for a moment, as while users are renewed, costs no result of a handler.
+                may_pass = error.retryable or error.kind is ErrorKind.DENIED
+                if may_pass and monotonic() < held.delivery.expires:
                     await asyncio.sleep(_SETTLE_PAUSE)
                     continue
                 log.error("%r was not settled, and is delivered again: %s", held.delivery, error)

@@ -46,7 +46,8 @@ final class Settler {
       } else if ((error.kind() == Kind.INVALID_INPUT || error.kind() == Kind.FULL) && !settlement.verb.equals("retry")) {
         var instead = Settlement.retry(settlement.verb + " was refused: " + error.getMessage());
         settle(delivery, instead).thenRun(() -> done.complete(null));
-      } else if (error.retryable() && Clock.now() < delivery.expires) {
+      } else if ((error.retryable() || error.kind() == Kind.DENIED) && Clock.now() < delivery.expires) {
+        // A right may be missing for a moment only, as while users are renewed.
         Threads.after(PAUSE, () -> settle(delivery, settlement).thenRun(() -> done.complete(null)));
       } else {
         LOG.log(System.Logger.Level.ERROR, delivery + " was not settled, and is delivered again: " + error.getMessage());
