@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -179,6 +180,28 @@ func TestALongHandlerKeepsItsLease(t *testing.T) {
 		time.Sleep(1_500 * time.Millisecond)
 		return nil
 	}, Lease(600*time.Millisecond)))
+	server.acked("q", 1)
+	equal(t, server.meta("q", "claimed"), 1)
+}
+
+func TestASettlementThatIsDeniedForAMomentIsRepeated(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	rights := func(words ...any) { server.do(append([]any{"ACL", "SETUSER", "worker"}, words...)...) }
+	rights("on", ">secret", "~*", "&*", "+@all")
+	client := connected(t, strings.Replace(server.url(), "//", "//worker:secret@", 1))
+	queue := client.Queue("q")
+	mustPush(t, queue, "")
+	startWorker(t, client.Worker().Queue(queue, func(context.Context, *Delivery) error {
+		rights("-evalsha", "-eval")
+		return nil
+	}, Lease(20*time.Second)))
+	denied := regexp.MustCompile(`NOPERM:count=(\d+)`)
+	until(t, "calls are denied", func() bool {
+		found := denied.FindStringSubmatch(server.do("INFO", "errorstats").(string))
+		return found != nil && len(found[1]) > 1 // ten or more
+	})
+	rights("+evalsha", "+eval")
 	server.acked("q", 1)
 	equal(t, server.meta("q", "claimed"), 1)
 }

@@ -205,6 +205,29 @@ def test_a_long_handler_keeps_its_lease(server: RedisServer) -> None:
     asyncio.run(main())
 
 
+def test_a_settlement_that_is_denied_for_a_moment_is_repeated(server: RedisServer) -> None:
+    async def main() -> None:
+        redis = server.client
+
+        def denied() -> int:
+            return int(redis.info("errorstats").get("errorstat_NOPERM", {"count": 0})["count"])
+
+        def handle(delivery: Delivery) -> None:
+            redis.execute_command("ACL", "SETUSER", "worker", "-evalsha", "-eval")
+
+        redis.execute_command("ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", "+@all")
+        async with dueq.connect(server.url.replace("//", "//worker:secret@")) as client:
+            queue = client.queue("q")
+            await queue.push("", id="a")
+            async with running(client.worker().queue(queue, handle, lease=20)):
+                await until(lambda: denied() >= 10)
+                redis.execute_command("ACL", "SETUSER", "worker", "+evalsha", "+eval")
+                await until(lambda: server.meta("q", "acked") == 1)
+            assert server.meta("q", "claimed") == 1
+
+    asyncio.run(main())
+
+
 def test_a_handler_whose_lease_is_ended_is_cancelled_and_settles_nothing(server: RedisServer) -> None:
     async def main() -> None:
         cancelled: asyncio.Queue[bool] = asyncio.Queue()

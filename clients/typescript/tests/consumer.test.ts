@@ -163,6 +163,24 @@ test("a long handler keeps its lease", async () => {
   });
 });
 
+test("a settlement that is denied for a moment is repeated", async () => {
+  const server = await RedisServer.start();
+  const rights = (...words: string[]) => server.command("ACL", "SETUSER", "worker", ...words);
+  const denied = async () =>
+    Number(/NOPERM:count=(\d+)/.exec(String(await server.command("INFO", "errorstats")))?.[1] ?? 0);
+  await rights("on", ">secret", "~*", "&*", "+@all");
+  await withQueue(server.url.replace("//", "//worker:secret@"), async (queue, client) => {
+    await queue.push("", { id: "a" });
+    const handle = async () => void (await rights("-evalsha", "-eval"));
+    await running(client.worker().queue(queue, handle, { lease: 20_000 }), async () => {
+      await until(async () => (await denied()) >= 10);
+      await rights("+evalsha", "+eval");
+      await until(async () => (await server.meta("q", "acked")) === 1);
+    });
+    assert.equal(await server.meta("q", "claimed"), 1);
+  });
+});
+
 test("a handler whose lease is ended is aborted and settles nothing", async () => {
   const server = await RedisServer.start();
   await withQueue(server.url, async (queue, client) => {

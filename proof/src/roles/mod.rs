@@ -180,7 +180,7 @@ pub async fn run(options: Options) -> Result<()> {
         return Ok(());
     }
     if options.role == Kind::Program {
-        // Without an end: what it held then was not given back.
+        // No `Event::End`: the program is killed, and what it held comes back when its leases end.
         return program::run(&options, &diary, stop).await;
     }
     let Some((client, queues)) = connect(&options, &mut stop).await? else {

@@ -107,7 +107,8 @@ impl Relay {
         let mut call = None;
         if let Frame::Value(Reply::List(words)) = &frame {
             let words: Vec<&[u8]> = words.iter().filter_map(bytes).collect();
-            if words[0].to_ascii_uppercase().ends_with(b"SUBSCRIBE") {
+            let name = words.first().map(|name| name.to_ascii_uppercase());
+            if name.is_some_and(|name| name.ends_with(b"SUBSCRIBE")) {
                 carried.subscribes.store(true, Ordering::Relaxed);
             }
             call = self.invoked(&words);
@@ -166,6 +167,8 @@ impl Relay {
                 }
                 self.recorder.done(call, Ok(&reply));
             }
+            // An error within a script may have come after a write: then the checker finds the change
+            // of a refused call, and so a fault too many, never one too few.
             Frame::Error(error) => self.recorder.done(call, Err((error, Applied::No))),
             Frame::Push => {}
         }

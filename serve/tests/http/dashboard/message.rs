@@ -52,6 +52,20 @@ async fn message_page_tells_its_life_also_after_its_end() -> Result<()> {
         (read.status, &read.json()?["life"][2]["what"]),
         (404, &"ack".into())
     );
+    // A cancel that is undone is told once: by the server, who knows who it was.
+    assert!(
+        queue
+            .push_message(Message::new("x").id("b").due(HOUR))
+            .await?
+            .is_created()
+    );
+    for action in ["action=cancel", "action=undo"] {
+        let _ = submit(&instance, None, &format!("{AT}/b"), action).await?;
+    }
+    let back = look(&instance, &format!("{AT}/b")).await?.body;
+    for part in ["It was pushed", "It was cancelled", "The cancel was undone"] {
+        assert_eq!(back.matches(part).count(), 1, "{part}: {back}");
+    }
     Ok(())
 }
 

@@ -45,7 +45,14 @@ pub(super) fn of(message: &Message, undone: Option<&Undone>, clock: &Clock) -> V
         .into_iter()
         .filter_map(|(ms, what)| Some((ms?, what.to_owned())));
     let mut known: Vec<_> = known.collect();
-    known.extend(message.life.iter().map(|event| (event.at_ms, told(event))));
+    // Of the last cancel and its undo the server knows more: who it was. Its time of the cancel is
+    // rounded up.
+    let is_told = |event: &&LifeEntry| {
+        let is_undo = matches!(&*event.what, "cancel" | "undo");
+        !is_undo || undone.is_none_or(|undone| event.at_ms + 1 < undone.cancelled_ms)
+    };
+    let life = message.life.iter().filter(is_told);
+    known.extend(life.map(|event| (event.at_ms, told(event))));
     if let Some(undone) = undone {
         let by = show::text(&undone.by);
         known.push((undone.cancelled_ms, format!("It was cancelled by {by}")));

@@ -18,6 +18,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.regex.Pattern;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -210,6 +211,26 @@ class ConsumerTest {
     }, options());
     assertEquals(1, delivered.get(15, TimeUnit.SECONDS).crashes());
     until(() -> meta("acked") == 1);
+  }
+
+  @Test
+  void aSettlementThatIsDeniedForAMomentIsRepeated() throws Exception {
+    server.command("ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", "+@all");
+    pushAll(1, "m", 0);
+    try (var user = Client.connect(server.url().replace("//", "//worker:secret@"))) {
+      var worker = run(user.worker().queue(user.queue("q"), delivery -> {
+        server.command("ACL", "SETUSER", "worker", "-evalsha", "-eval");
+        return null;
+      }, options().lease(Duration.ofSeconds(20))), Duration.ofSeconds(10));
+      var denied = Pattern.compile("NOPERM:count=(\\d+)");
+      until(() -> denied.matcher(Replies.text(server.command("INFO", "errorstats"))).results()
+          .anyMatch(found -> Long.parseLong(found.group(1)) >= 10));
+      server.command("ACL", "SETUSER", "worker", "+evalsha", "+eval");
+      until(() -> meta("acked") == 1);
+      worker.stop();
+      running.get(0).get(30, TimeUnit.SECONDS);
+    }
+    assertEquals(1, meta("claimed"));
   }
 
   @Test
