@@ -48,6 +48,9 @@ export class Worker {
     if (this.consumers.some((consumer) => consumer.queue.name === one.name)) {
       throw invalid(`the worker has queue ${one.name} already`);
     }
+    if (typeof handler !== "function" && !(handler instanceof InBatches)) {
+      throw invalid(`queue ${one.name} needs a handler: a function of a delivery`);
+    }
     const settings = {
       concurrency: within("concurrency", options.concurrency ?? 16, 10_000),
       leaseMs: within("lease", milliseconds(options.lease ?? 30_000), MAX_LEASE_MS),
@@ -64,7 +67,7 @@ export class Worker {
   /** Handles messages until `stop`, or until the signal is aborted, and until the handlers have ended then. */
   async run({ grace = 10_000, signal }: RunOptions = {}): Promise<void> {
     if (this.began) throw invalid("the worker runs, or has run: make a new one");
-    if (!this.consumers.length) throw invalid("the worker has no queue");
+    if (!this.consumers.length) throw invalid("the worker has no queue: add one by `queue` before it runs");
     this.client.check();
     const graceMs = milliseconds(grace);
     this.began = true;
