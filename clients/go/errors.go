@@ -114,7 +114,7 @@ func asError(err error) *Error {
 	if errors.As(err, &known) {
 		return known
 	}
-	return &Error{Kind: KindInternal, Applied: AppliedUnknown, Text: err.Error(), cause: err}
+	return &Error{Kind: KindInternal, Applied: AppliedUnknown, Text: "a defect of this library: " + err.Error(), cause: err}
 }
 
 func invalid(format string, values ...any) *Error {
