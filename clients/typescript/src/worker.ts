@@ -16,6 +16,7 @@ export interface QueueOptions {
   concurrency?: number;
   /** How long a message stays with a worker that has died; 30 s without it. It is extended while the handler runs. */
   lease?: Milliseconds;
+  /** The delays between attempts; from 1 s, doubling up to 1 h, without it. */
   retry?: Retry;
   /** How long a handler may run before it is aborted, and its message retried. */
   timeLimit?: Milliseconds;
