@@ -122,6 +122,41 @@ func TestCallsUnderWayGatherWhatComesMeanwhile(t *testing.T) {
 	}
 }
 
+func TestTheMessagesOfOneCallerShareACall(t *testing.T) {
+	server := startServer(t)
+	queue := connected(t, server.url()).Queue("q")
+	mustPush(t, queue, "")
+	before := server.calls("evalsha")
+	for round := range 20 {
+		mustPushMany(t, queue, numbered(fmt.Sprint(round, "-"), 100, 0, 0))
+	}
+	equal(t, server.calls("evalsha")-before, 20)
+}
+
+func TestManyCallersOfANewClientCheckItsServerOnce(t *testing.T) {
+	server := startServer(t)
+	queue := connected(t, server.url()).Queue("q")
+	before := server.calls("info")
+	var all sync.WaitGroup
+	for range 64 {
+		all.Add(1)
+		go func() { defer all.Done(); mustPush(t, queue, "") }()
+	}
+	all.Wait()
+	equal(t, server.calls("info")-before, 2) // one of them is that of `before`
+}
+
+func TestIdsThatAreMadeLaterSortLater(t *testing.T) {
+	last := ""
+	for range 10_000 {
+		made := newID()
+		if made <= last || checkID(made) != nil || len(made) != 22 {
+			t.Fatal(last, made)
+		}
+		last = made
+	}
+}
+
 func TestAPushWhoseReplyIsLostStoresOneMessage(t *testing.T) {
 	server := startServer(t)
 	proxy := startProxy(t, server)
