@@ -21,6 +21,7 @@ const (
 type consumer struct {
 	queue    *Queue
 	handler  Handler
+	batches  *batches // whose method the handler is; nil if it takes single deliveries
 	settings queueSettings
 	nodeID   string
 	log      *slog.Logger
@@ -38,9 +39,11 @@ type consumer struct {
 	turn          int
 }
 
-func newConsumer(queue *Queue, handler Handler, settings queueSettings, nodeID string, log *slog.Logger) *consumer {
+func newConsumer(
+	queue *Queue, handler Handler, batches *batches, settings queueSettings, nodeID string, log *slog.Logger,
+) *consumer {
 	return &consumer{
-		queue: queue, handler: handler, settings: settings, nodeID: nodeID, log: log.With("queue", queue.Name()),
+		queue: queue, handler: handler, batches: batches, settings: settings, nodeID: nodeID, log: log.With("queue", queue.Name()),
 		free: settings.concurrency, all: map[*held]bool{},
 	}
 }
@@ -225,6 +228,9 @@ func (c *consumer) leave(grace time.Duration) {
 	nodes := slices.Clone(c.nodes)
 	c.mu.Unlock()
 	each(nodes, (*node).stopClaiming)
+	if c.batches != nil {
+		c.batches.close()
+	}
 	c.await(grace)
 	for _, one := range c.running() {
 		one.cancel(ErrStopped) // its delivery is released

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"time"
 )
@@ -53,26 +54,37 @@ func (c *consumer) drop(one *held) bool {
 	return true
 }
 
-// runHandler returns how the delivery is settled; false if its lease was lost or the worker has stopped without it.
-func (c *consumer) runHandler(one *held) (Settlement, bool) {
-	ctx, delivery := one.ctx, one.delivery
-	if limit := c.settings.timeLimit; limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
+// limitedBy is a context that also ends after this time, unless it is 0.
+func limitedBy(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if limit > 0 {
+		return context.WithTimeout(ctx, limit)
 	}
+	return ctx, func() {}
+}
+
+// guarded runs a handler in a goroutine of its own, and sends its result, also if it panics or ends the goroutine.
+func guarded(log *slog.Logger, first *Delivery, handler func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		err := errLeft
 		defer func() {
 			if reason := recover(); reason != nil {
 				err = fmt.Errorf("panic: %v", reason)
-				c.log.Error("the handler panicked", "id", delivery.ID, "reason", reason, "stack", string(debug.Stack()))
+				log.Error("the handler panicked", "id", first.ID, "reason", reason, "stack", string(debug.Stack()))
 			}
 			done <- err
 		}()
-		err = c.handler(ctx, delivery)
+		err = handler()
 	}()
+	return done
+}
+
+// runHandler returns how the delivery is settled; false if its lease was lost or the worker has stopped without it.
+func (c *consumer) runHandler(one *held) (Settlement, bool) {
+	delivery := one.delivery
+	ctx, release := limitedBy(one.ctx, c.settings.timeLimit)
+	defer release()
+	done := guarded(c.log, delivery, func() error { return c.handler(ctx, delivery) })
 	var err error
 	select {
 	case err = <-done:

@@ -40,7 +40,7 @@ func TestABeatThatWasSentBeforeANoticeSparesTheTimerOfTheNotice(t *testing.T) {
 }
 
 func TestAClaimOfABacklogWaitsForHandlersThatEndTogether(t *testing.T) {
-	c := newConsumer(&Queue{router: &router{}}, nothing, queueSettings{concurrency: 4}, "node", slog.Default())
+	c := newConsumer(&Queue{router: &router{}}, nothing, nil, queueSettings{concurrency: 4}, "node", slog.Default())
 	one := &node{lock: &c.mu, host: c, wanted: true}
 	c.nodes, c.all, c.free = []*node{one}, map[*held]bool{{}: true, {}: true}, 2
 	c.isStopping = true // nothing is claimed
