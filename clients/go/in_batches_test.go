@@ -186,17 +186,3 @@ func TestABatchThatWaitsForItsTurnGoesWithItsLeases(t *testing.T) {
 	lose(ErrLeaseLost)
 	equal(t, receive(t, result), ErrLeaseLost)
 }
-
-func TestABatchThatCannotBeIsRefused(t *testing.T) {
-	client := connected(t, "redis://127.0.0.1:1/")
-	queue := client.Queue("q")
-	for reason, worker := range map[string]*Worker{
-		"at least 1":         client.Worker().InBatches(queue, 0, time.Second, noBatch),
-		"third of the lease": client.Worker().InBatches(queue, 2, 11*time.Second, noBatch),
-		"not nil":            client.Worker().InBatches(queue, 2, time.Second, nil),
-	} {
-		if err := worker.Run(ctx); !errors.Is(err, KindInvalidInput) || !strings.Contains(err.Error(), reason) {
-			t.Errorf("%s: %v", reason, err)
-		}
-	}
-}
