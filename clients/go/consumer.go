@@ -149,6 +149,7 @@ func (c *consumer) wanting() []*node {
 			defer c.mu.Unlock()
 			c.dispatch()
 		})
+		return nil
 	}
 	if mono() < c.gatherUntil {
 		return nil
