@@ -3,6 +3,7 @@ package dueq
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -107,16 +108,27 @@ func newLane(partition *partition, key laneKey) *lane {
 	return l
 }
 
+func (l *lane) item(repeatable bool, arguments ...any) *item {
+	return &item{arguments: arguments, repeatable: repeatable, lane: l, done: make(chan struct{})}
+}
+
 func (l *lane) submit(repeatable bool, arguments ...any) *item {
-	one := &item{arguments: arguments, repeatable: repeatable, lane: l, done: make(chan struct{})}
+	one := l.item(repeatable, arguments...)
+	l.submitAll([]*item{one})
+	return one
+}
+
+// submitAll adds the items of one caller, so that no call takes a part of them that another call has room for.
+func (l *lane) submitAll(items []*item) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.waiting = append(l.waiting, one)
-	if !repeatable {
-		l.unsafe++
+	l.waiting = append(l.waiting, items...)
+	for _, one := range items {
+		if !one.repeatable {
+			l.unsafe++
+		}
 	}
 	l.wake()
-	return one
 }
 
 // remove takes back an item, unless it was sent.
@@ -173,7 +185,7 @@ func (l *lane) wake() {
 	if wait > 0 {
 		l.timer = time.AfterFunc(wait, l.start)
 	} else {
-		go l.start() // not at once: the other goroutines that are ready add their items first
+		go l.start()
 	}
 }
 
@@ -183,6 +195,7 @@ func (l *lane) mayStart() bool {
 }
 
 func (l *lane) start() {
+	runtime.Gosched() // the goroutines that are ready add their items first
 	l.mu.Lock()
 	l.starting, l.timer = false, nil
 	batch := l.take()

@@ -33,6 +33,9 @@ type server struct {
 	isChecked atomic.Bool
 	isCluster atomic.Bool
 	canWait   sync.Map // the commands that it was seen to know
+
+	mu       sync.Mutex
+	checking func() error // shared by all that call while it is under way; nil unless it is
 }
 
 // commander is a client of go-redis, or one connection of it.
@@ -179,10 +182,27 @@ func evaluate(
 }
 
 // check refuses a server that is too old, or that may evict a queue. Without a right to INFO nothing is checked.
+// Many callers of a new client need one check and one connection for it.
 func (s *server) check() error {
 	if s.isChecked.Load() {
 		return nil
 	}
+	s.mu.Lock()
+	if s.checking == nil {
+		s.checking = sync.OnceValue(func() error {
+			err := s.examine()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.checking = nil
+			return err
+		})
+	}
+	check := s.checking
+	s.mu.Unlock()
+	return check()
+}
+
+func (s *server) examine() error {
 	value, err := s.send(false, []any{"INFO"})
 	if err != nil {
 		failure := asError(err)

@@ -77,6 +77,11 @@ func TimeLimit(limit time.Duration) QueueOption {
 // Queue adds a queue. Each queue has handlers of its own, so that none waits for another's.
 // [Worker.Run] reports what is wrong with it.
 func (w *Worker) Queue(queue *Queue, handler Handler, options ...QueueOption) *Worker {
+	return w.add(queue, handler, nil, options)
+}
+
+// add adds a queue, whose handler is that of batches unless these are nil.
+func (w *Worker) add(queue *Queue, handler Handler, batches *batches, options []QueueOption) *Worker {
 	settings := queueSettings{16, 30 * time.Second, 0, Exponential(time.Second, time.Hour)}
 	for _, option := range options {
 		option(&settings)
@@ -103,13 +108,16 @@ func (w *Worker) Queue(queue *Queue, handler Handler, options ...QueueOption) *W
 	case settings.lease < time.Millisecond || settings.lease > longestLease:
 		err = invalid("the lease is %s, it must be 1 ms to %s", settings.lease, longestLease)
 	}
+	if err == nil && batches != nil {
+		settings, err = batches.configure(settings)
+	}
 	if err != nil {
 		if w.err == nil {
 			w.err = err
 		}
 		return w
 	}
-	w.consumers = append(w.consumers, newConsumer(queue, handler, settings, w.nodeID, w.log))
+	w.consumers = append(w.consumers, newConsumer(queue, handler, batches, settings, w.nodeID, w.log))
 	return w
 }
 
