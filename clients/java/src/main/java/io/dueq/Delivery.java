@@ -17,7 +17,7 @@ public final class Delivery {
   boolean isConcluded;
   private volatile boolean isLost;
   // Guarded by this:
-  private Thread runner;
+  private Handlers.Running running;
   private Throwable reason;
 
   Delivery(Granted granted, byte[] token, Partition partition, long expires, long extendAt) {
@@ -95,24 +95,25 @@ public final class Delivery {
     isLost = true;
   }
 
-  synchronized void begin() {
-    runner = Thread.currentThread();
-    if (reason != null) {
-      runner.interrupt();
+  void runsIn(Handlers.Running thread) {
+    synchronized (this) {
+      running = thread;
+      if (reason == null) {
+        return;
+      }
     }
+    thread.interruptIfUnneeded();
   }
 
-  /** From now on the thread belongs to other work. */
-  synchronized void end() {
-    runner = null;
-    Thread.interrupted();
-  }
-
-  /** Asks the handler to stop: interrupts its thread. */
-  synchronized void abort(Throwable why) {
-    reason = reason == null ? why : reason;
-    if (runner != null) {
-      runner.interrupt();
+  /** Asks the handler to stop. */
+  void abort(Throwable why) {
+    Handlers.Running thread;
+    synchronized (this) {
+      reason = reason == null ? why : reason;
+      thread = running;
+    }
+    if (thread != null) {
+      thread.interruptIfUnneeded();
     }
   }
 

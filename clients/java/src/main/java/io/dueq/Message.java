@@ -12,7 +12,6 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
-import java.util.UUID;
 import java.util.regex.Pattern;
 import java.util.zip.CRC32;
 
@@ -158,7 +157,7 @@ public final class Message {
       throw invalid("the payload has " + payload.length + " bytes, no queue takes more than " + MAX_PAYLOAD_BYTES,
           "TOO_LARGE");
     }
-    var checked = checkedId(id != null ? id : missingId != null ? missingId : newId());
+    var checked = checkedId(id != null ? id : missingId != null ? missingId : Ids.next());
     var word = spreadWord(dueWord(delay, due), checked);
     var isUpsert = onConflict != OnConflict.KEEP;
     // A repeated push with `next` changes nothing if the first one was applied.
@@ -284,7 +283,11 @@ public final class Message {
 
   /** The bytes of a text. A lone surrogate from U+DC80 on is the byte that {@link #shown} could not decode. */
   static byte[] encoded(String text) {
-    if (text.chars().noneMatch(one -> Character.isSurrogate((char) one))) {
+    var at = 0;
+    while (at < text.length() && !Character.isSurrogate(text.charAt(at))) {
+      at += 1;
+    }
+    if (at == text.length()) {
       return text.getBytes(StandardCharsets.UTF_8);
     }
     var bytes = new ByteArrayOutputStream();
@@ -300,8 +303,8 @@ public final class Message {
 
   /** An id as text. {@link #encoded} gives the same bytes back, also if they are no UTF-8. */
   static String shown(byte[] id) {
-    var whole = decoded(id, 0, id.length);
-    if (whole != null) {
+    var whole = new String(id, StandardCharsets.UTF_8);
+    if (whole.indexOf('\ufffd') < 0) { // nothing was replaced
       return whole;
     }
     var text = new StringBuilder();
@@ -336,13 +339,5 @@ public final class Message {
           + "\": an id has 1 to 200 bytes, none of them a control byte");
     }
     return id;
-  }
-
-  /** An id that no other message has: the time, then random digits. Ids made later sort later. */
-  private static byte[] newId() {
-    var random = UUID.randomUUID();
-    var text = String.format("%012x%016x", System.currentTimeMillis(), random.getMostSignificantBits())
-        + String.format("%08x", random.getLeastSignificantBits() >>> 28 & 0xffffffffL);
-    return text.getBytes(StandardCharsets.UTF_8);
   }
 }

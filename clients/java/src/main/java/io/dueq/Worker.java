@@ -85,14 +85,29 @@ public final class Worker {
   }
 
   /** Adds a queue. */
-  public synchronized Worker queue(Queue queue, Handler handler, Options options) {
+  public Worker queue(Queue queue, Handler handler, Options options) {
+    return add(new Consumer(queue, handler, options, executor, nodeId));
+  }
+
+  /** Adds a queue whose messages are handled in batches, with the usual options. */
+  public Worker queue(Queue queue, InBatches handler) {
+    return queue(queue, handler, new Options());
+  }
+
+  /** Adds a queue whose messages are handled in batches; the concurrency counts batches. */
+  public Worker queue(Queue queue, InBatches handler, Options options) {
+    handler.check(options);
+    return add(new Consumer(queue, handler, options, executor, nodeId));
+  }
+
+  private synchronized Worker add(Consumer consumer) {
     if (began) {
       throw invalid("the worker runs: give it all queues before");
     }
-    if (consumers.stream().anyMatch(consumer -> consumer.queue.name().equals(queue.name()))) {
-      throw invalid("the worker has queue " + queue.name() + " already");
+    if (consumers.stream().anyMatch(other -> other.queue.name().equals(consumer.queue.name()))) {
+      throw invalid("the worker has queue " + consumer.queue.name() + " already");
     }
-    consumers.add(new Consumer(queue, handler, options, executor, nodeId));
+    consumers.add(consumer);
     return this;
   }
 

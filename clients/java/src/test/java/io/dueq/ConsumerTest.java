@@ -434,5 +434,6 @@ class ConsumerTest {
     until(() -> meta("acked") == 20_000);
     System.out.println("lives a second: " + 20_000L * 1_000_000_000L / (System.nanoTime() - began));
     assertEquals(20_000, handled.get());
+    assertTrue(server.calls("evalsha") < 2_000, "calls: " + server.calls("evalsha"));
   }
 }
