@@ -1,6 +1,7 @@
 package io.dueq;
 
 import io.dueq.Replies.Granted;
+import io.dueq.model.Tick;
 import java.nio.charset.StandardCharsets;
 import java.util.Optional;
 import java.util.OptionalLong;
@@ -80,6 +81,13 @@ public final class Delivery {
 
   public int snoozes() {
     return granted.snoozes();
+  }
+
+  /** The schedule and the fire that the message stands for, if a schedule has made it. */
+  public Optional<Tick> tick() {
+    var at = id().lastIndexOf('@');
+    return granted.isTick() && id().substring(at + 1).matches("\\d{1,18}") && at >= 0
+        ? Optional.of(new Tick(id().substring(0, at), Long.parseLong(id().substring(at + 1)))) : Optional.empty();
   }
 
   public int cost() {

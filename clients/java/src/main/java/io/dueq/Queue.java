@@ -9,6 +9,7 @@ import io.dueq.model.MessageEnd;
 import io.dueq.model.Receipt;
 import io.dueq.model.Rescheduled;
 import io.dueq.model.RunNowOutcome;
+import io.dueq.model.ScheduleInfo;
 import io.dueq.model.StoredMessage;
 import java.time.Duration;
 import java.time.Instant;
@@ -144,10 +145,32 @@ public final class Queue {
   }
 
   private CompletableFuture<Replies.Known> known(String id) {
+    return background(() -> router.get(Message.checkedId(Message.encoded(id))));
+  }
+
+  /** The schedules of one owner, which code declares. */
+  public Schedules schedules(String set) {
+    return new Schedules(this, set);
+  }
+
+  public Schedules.One schedule(String name) {
+    return new Schedules.One(this, name);
+  }
+
+  public CompletableFuture<List<ScheduleInfo>> listSchedules() {
+    return background(() -> Schedules.all(this));
+  }
+
+  /** The partition that has the schedules: a queue of several partitions has none. */
+  Partition home() {
+    return router.partition(Routes.HOME);
+  }
+
+  /** A call that blocks. */
+  <T> CompletableFuture<T> background(Supplier<T> call) {
     return attempt(() -> {
       client.check();
-      var raw = Message.checkedId(Message.encoded(id));
-      return CompletableFuture.supplyAsync(() -> router.get(raw), Threads.POOL).exceptionally(error -> {
+      return CompletableFuture.supplyAsync(call, Threads.POOL).exceptionally(error -> {
         throw DueqException.of(error);
       });
     });
