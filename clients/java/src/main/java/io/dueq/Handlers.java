@@ -143,15 +143,19 @@ final class Handlers {
   }
 
   private void failed(List<Delivery> batch, Throwable error) {
-    var isLogged = false;
+    Throwable told = null;
     for (var delivery : batch) {
       var reason = delivery.reason();
       var cause = reason instanceof TimeoutException ? reason : error;
-      if (!isLogged && !delivery.isLost() && reason != STOPPED) {
-        LOG.log(System.Logger.Level.WARNING, "the handler of " + shown(batch) + " failed", cause);
-        isLogged = true;
-      }
+      told = delivery.isLost() || reason == STOPPED ? told : cause;
       host.conclude(delivery, reason == STOPPED ? Settlement.release() : Settlement.retry(cause));
+    }
+    if (told != null) {
+      try {
+        LOG.log(System.Logger.Level.WARNING, "the handler of " + shown(batch) + " failed", told);
+      } catch (RuntimeException | Error second) { // the text of what was thrown throws, too
+        LOG.log(System.Logger.Level.WARNING, "the handler of " + shown(batch) + " failed: " + Settlement.describe(told));
+      }
     }
   }
 

@@ -36,7 +36,7 @@ public final class InBatches {
    */
   public static InBatches inBatches(int most, Duration linger, Handler handler) {
     return new InBatches((int) Message.within("the most messages of a batch", most, 10_000), Message.millis(linger),
-        handler);
+        Worker.given("a handler", handler));
   }
 
   /** Checks it beside the options of its queue. */

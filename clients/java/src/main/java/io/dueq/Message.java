@@ -246,11 +246,15 @@ public final class Message {
       }
       return String.valueOf(unixMs(due));
     }
-    var ms = delay == null ? 0 : millis(delay);
+    return "+" + (delay == null ? 0 : delayMs(delay));
+  }
+
+  static long delayMs(Duration delay) {
+    var ms = millis(delay);
     if (ms > MAX_DELAY_MS) {
       throw invalid("the delay is " + ms + " ms, it must be 0 to " + MAX_DELAY_MS + " (100 years)");
     }
-    return "+" + ms;
+    return ms;
   }
 
   static long within(String name, long number, long most) {
@@ -272,7 +276,7 @@ public final class Message {
     var ms = moment.getEpochSecond() >= 0 && moment.getEpochSecond() < 1_000_000_000_000L
         ? moment.getEpochSecond() * 1_000 + (moment.getNano() + 999_999) / 1_000_000 : -1;
     if (ms < 0) {
-      throw invalid("a moment is after 1970, not " + moment);
+      throw invalid("a moment is from 1970 to the year 33000, not " + moment);
     }
     return ms;
   }

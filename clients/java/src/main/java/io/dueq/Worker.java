@@ -44,7 +44,7 @@ public final class Worker {
     }
 
     public Options retry(Retry value) {
-      retry = value;
+      retry = given("a retry policy", value);
       return this;
     }
 
@@ -75,7 +75,7 @@ public final class Worker {
 
   /** The threads of the handlers of queues that are added later; virtual threads or a cached pool without it. */
   public Worker executor(Executor value) {
-    executor = value;
+    executor = given("an executor", value);
     return this;
   }
 
@@ -86,7 +86,14 @@ public final class Worker {
 
   /** Adds a queue. */
   public Worker queue(Queue queue, Handler handler, Options options) {
-    return add(new Consumer(queue, handler, options, executor, nodeId));
+    return add(new Consumer(queue, given("a handler", handler), options, executor, nodeId));
+  }
+
+  static <T> T given(String what, T value) {
+    if (value == null) {
+      throw invalid(what + " is null: give one");
+    }
+    return value;
   }
 
   /** Adds a queue whose messages are handled in batches, with the usual options. */
@@ -103,6 +110,9 @@ public final class Worker {
   private synchronized Worker add(Consumer consumer) {
     if (began) {
       throw invalid("the worker runs: give it all queues before");
+    }
+    if (consumer.queue.client != client) {
+      throw invalid("queue " + consumer.queue.name() + " is of another client: take it from the client of the worker");
     }
     if (consumers.stream().anyMatch(other -> other.queue.name().equals(consumer.queue.name()))) {
       throw invalid("the worker has queue " + consumer.queue.name() + " already");

@@ -3,7 +3,6 @@ package io.dueq;
 import static io.dueq.InBatches.inBatches;
 import static io.dueq.RedisServer.until;
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.dueq.model.StoredMessage;
@@ -129,13 +128,5 @@ class InBatchesTest extends WorkerTest {
     }), options().timeLimit(Duration.ofMillis(200)).retry(Retry.fixed(Duration.ofMillis(10))));
     until(() -> meta("acked") == 2);
     assertEquals(2, meta("retried"));
-  }
-
-  @Test
-  void aBatchOfNothingOrWithALongLingerIsRefused() {
-    assertThrows(DueqException.class, () -> inBatches(0, Duration.ZERO, batch -> null));
-    var error = assertThrows(DueqException.class,
-        () -> client.worker().queue(queue, inBatches(2, Duration.ofSeconds(11), batch -> null)));
-    assertTrue(error.getMessage().contains("a third of the lease"), error.getMessage());
   }
 }
