@@ -20,67 +20,11 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.regex.Pattern;
 import java.util.stream.IntStream;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 @Timeout(value = 90, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
-class ConsumerTest {
-  private RedisServer server;
-  private Client client;
-  private Queue queue;
-  private final List<Worker> workers = new ArrayList<>();
-  private final List<CompletableFuture<Void>> running = new ArrayList<>();
-
-  @BeforeEach
-  void begin() throws Exception {
-    server = RedisServer.of();
-    client = Client.connect(server.url());
-    queue = client.queue("q");
-  }
-
-  @AfterEach
-  void end() throws Exception {
-    workers.forEach(Worker::stop);
-    for (var one : running) {
-      one.get(30, TimeUnit.SECONDS);
-    }
-    client.close();
-    server.close();
-  }
-
-  private Worker run(Worker worker, Duration grace) {
-    workers.add(worker);
-    running.add(CompletableFuture.runAsync(() -> worker.run(grace), Threads.POOL));
-    return worker;
-  }
-
-  private Worker run(Worker.Handler handler, Worker.Options options) {
-    return run(client.worker().queue(queue, handler, options), Duration.ofSeconds(10));
-  }
-
-  private static Worker.Options options() {
-    return new Worker.Options();
-  }
-
-  private static Message message(String id, long delayMs) {
-    return Message.of(id).id(id).delay(Duration.ofMillis(delayMs));
-  }
-
-  private void pushAll(int count, String name, long delayMs) {
-    var all = IntStream.range(0, count).mapToObj(n -> message(name + n, delayMs)).toList();
-    assertTrue(queue.pushMany(all).join().stream().allMatch(one -> one.receipt().orElseThrow().created()));
-  }
-
-  private StoredMessage.State state(String id) {
-    return queue.blocking().get(id).map(StoredMessage::state).orElse(null);
-  }
-
-  private long meta(String field) {
-    return server.meta("q", field);
-  }
-
+class ConsumerTest extends WorkerTest {
   /** One that looks at each beat only would need 9 s for ten claims. A busy machine has two quiet seconds sometimes. */
   @Test
   void aWorkerWakesForEachDueTimeAndNoneIsEarly() throws Exception {
@@ -434,5 +378,6 @@ class ConsumerTest {
     until(() -> meta("acked") == 20_000);
     System.out.println("lives a second: " + 20_000L * 1_000_000_000L / (System.nanoTime() - began));
     assertEquals(20_000, handled.get());
+    assertTrue(server.calls("evalsha") < 2_000, "calls: " + server.calls("evalsha"));
   }
 }
