@@ -265,8 +265,14 @@ export function checkedId(id: Bytes): Buffer {
   return raw;
 }
 
-/** An id that no other message has: the time, then random digits. Ids made later sort later. */
+let lastUs = 0;
+
+/**
+ * An id that no other message has: the time, then random digits. Ids made later sort later. Redis is quicker with such
+ * ids, and with those of less than 32 bytes.
+ */
 function newId(): string {
+  lastUs = Math.max(lastUs + 1, Date.now() * 1_000);
   const random = randomUUID(); // faster than randomBytes, which it collects
-  return Date.now().toString(16).padStart(12, "0") + random.slice(0, 8) + random.slice(-12);
+  return lastUs.toString(16).padStart(13, "0") + random.slice(0, 4) + random.slice(-12);
 }

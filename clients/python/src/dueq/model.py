@@ -316,6 +316,14 @@ def checked_id(id: Id) -> bytes:
     return raw
 
 
+_last_us = 0
+
+
 def new_id() -> bytes:
-    """An id that no other message has: the time, then random digits. Ids made later sort later."""
-    return b"%012x%s" % (time.time_ns() // 1_000_000, secrets.token_hex(8).encode())
+    """An id that no other message has: the time, then random digits. Ids made later sort later.
+
+    Redis is quicker with such ids, and with those of less than 32 bytes.
+    """
+    global _last_us
+    _last_us = max(_last_us + 1, time.time_ns() // 1_000)
+    return b"%013x%s" % (_last_us, secrets.token_hex(8).encode())
