@@ -193,10 +193,11 @@ class Message:
             raise invalid(text, "TOO_LARGE")
         self.id = checked_id(given["id"]) if given.get("id") is not None else new_id()
         self.due = _spread(due_word(given.get("delay"), given.get("due")), given.get("spread"), self.id)
-        self.on_conflict = OnConflict(given.get("on_conflict") or OnConflict.KEEP)
+        conflict = given.get("on_conflict")
+        self.on_conflict = OnConflict(conflict) if conflict else OnConflict.KEEP
         # A repeated push with `NEXT` changes nothing if the first one was applied.
         self.repeatable = self.on_conflict in (OnConflict.KEEP, OnConflict.NEXT)
-        self.options = " ".join(_words(given, self.on_conflict, self.due))
+        self.options = " ".join(_words(given, self.on_conflict, self.due)) if given else ""
 
     def named(self, id: bytes) -> Message:
         """This message with this id, unless its producer has given it one."""
