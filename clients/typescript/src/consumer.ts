@@ -214,10 +214,10 @@ export class Consumer implements Host {
     return held.isLost ? undefined : settlement;
   }
 
-  private called(held: Held): Promise<unknown> {
+  private called(held: Held): unknown {
     const { handler, batches } = this;
     if (batches) return batches.answer(held);
-    return limited([held], this.settings.timeLimitMs, async () => (handler as Handler)(held.delivery));
+    return limited([held], this.settings.timeLimitMs, () => (handler as Handler)(held.delivery));
   }
 
   /** Extends each lease when a third of it has passed; the handler of a lost one is asked to stop. */
@@ -307,9 +307,13 @@ export class Consumer implements Host {
 
   /** Work that the stop waits for. The promise does not reject. */
   private background(work: Promise<void>): Promise<void> {
-    const ended = work
-      .catch((error: unknown) => this.log("error", `a task of the consumer of ${this.queue.name} failed`, error))
-      .then(() => void this.work.delete(ended));
+    const ended = work.then(
+      () => void this.work.delete(ended),
+      (error: unknown) => {
+        this.work.delete(ended);
+        this.log("error", `a task of the consumer of ${this.queue.name} failed`, error);
+      },
+    );
     this.work.add(ended);
     return ended;
   }

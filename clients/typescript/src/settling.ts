@@ -3,6 +3,7 @@ import type { Queue } from "./client.js";
 import { monotonic } from "./clock.js";
 import { Settlement, type Retry } from "./delivery.js";
 import { asDueqError, invalid } from "./errors.js";
+import type { Word } from "./driver.js";
 import type { Held } from "./held.js";
 import { wordOf, type Message, type SettleOutcome } from "./model.js";
 import type { Partition } from "./partition.js";
@@ -51,16 +52,10 @@ export class Settler {
     const { token, partition } = held;
     if (verb === "ack_push") return this.ackPush(held, messages);
     const id = wordOf("an id", held.delivery.id);
-    const error = Buffer.from(text).subarray(0, ERROR_BYTES);
-    const words = {
-      ack: [token, id],
-      release: [id, token],
-      bury: [id, token, error],
-      retry: [id, token, word || this.retry.delayMs(held.delivery.attempt), error],
-      again: [id, token, word],
-      snooze: [id, token, word],
-      throttle: [id, token, word],
-    }[verb];
+    const words: Word[] = verb === "ack" ? [token, id] : [id, token];
+    if (verb === "retry") words.push(word || this.retry.delayMs(held.delivery.attempt));
+    else if (word) words.push(word);
+    if (verb === "retry" || verb === "bury") words.push(Buffer.from(text).subarray(0, ERROR_BYTES));
     const answer = await this.queue.router.lane(partition.tag, verb).submit(words);
     const { outcome } = result(verb, answer.text);
     if (verb === "throttle" && outcome === "until") {
