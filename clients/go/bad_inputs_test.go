@@ -141,8 +141,8 @@ func TestAServerThatIsAwayIsUnavailable(t *testing.T) {
 
 func TestBadURLsAreRefusedWithoutTheirPassword(t *testing.T) {
 	for url, hint := range map[string]string{
-		"http://host/":                     "a URL begins with redis://",
-		"redis+ring://host/":               "a URL begins with redis://",
+		"http://host/":                     "it must be redis, rediss or unix",
+		"redis+ring://host/":               "it must be redis, rediss or unix",
 		"redis://:secret@host:port/":       "it is redis://USER:PASSWORD@HOST:PORT/DATABASE",
 		"redis+cluster://:secret@a:b":      "HOST:PORT",
 		"redis+sentinel://a:26379":         "/SERVICE[/DATABASE]",
@@ -182,12 +182,12 @@ func TestBadValuesAreRefusedBeforeTheyAreSent(t *testing.T) {
 		{push(Delay(centuries)), "it must be 0 to 3155760000000 (100 years)"},
 		{errOfReschedule, "it must be 0 to 3155760000000 (100 years)"},
 		{push(Due(time.UnixMilli(-1))), "a moment is from 1970 to the year 33000"},
-		{push(Delay(time.Second), Due(time.Now())), "one delay or one due time, not both"},
-		{push(MaxAttempts(0)), "max_attempts is 0, it must be 1 to 1000000"},
-		{push(Cost(-1)), "cost is -1, it must be 1 to 1000000"},
-		{push(Window(0)), "window is 0, it must be 1 to"},
+		{push(Delay(time.Second), Due(time.Now())), "has a delay or a due time, not both"},
+		{push(MaxAttempts(0)), "max_attempts is 0, it must be a whole number from 1 to 1000000"},
+		{push(Cost(-1)), "cost is -1, it must be a whole number from 1 to 1000000"},
+		{push(Window(0)), "window is 0, it must be a whole number from 1 to"},
 		{push(TraceParent("00-x")), "not a W3C traceparent"},
-		{push(OnConflict("merge")), `on_conflict "merge" is not known`},
+		{push(OnConflict("merge")), "on_conflict is merge, it must be one of"},
 		{push(Revive()), "revive needs on_conflict replace or next"},
 		{push(MaxWait(time.Second)), "max_wait needs an on_conflict other than keep"},
 		{push(OnExpire(ExpireDrop)), "set expires_after or expires_at too"},
@@ -212,17 +212,17 @@ func TestAWorkerThatCannotRunSaysWhy(t *testing.T) {
 	ran := client.Worker().Queue(queue, nothing)
 	ran.isBegun = true
 	for hint, worker := range map[string]*Worker{
-		"make a new one":                   ran,
-		"no queue":                         client.Worker(),
-		"has queue q already":              client.Worker().Queue(queue, nothing).Queue(queue, nothing),
-		"it must be 1 to 10000":            client.Worker().Queue(queue, nothing, Concurrency(0)),
-		"it must be 1 ms to 24h0m0s":       client.Worker().Queue(queue, nothing, Lease(25*time.Hour)),
-		"queue name":                       client.Worker().Queue(client.Queue("a/b"), nothing),
-		"a handler and a backoff that are": client.Worker().Queue(queue, nil),
-		"not nil":                          client.Worker().InBatches(queue, 2, time.Second, nil),
-		"another client":                   other.Worker().Queue(queue, nothing),
-		"give at least 1":                  client.Worker().InBatches(queue, 0, time.Second, noBatch),
-		"third of the lease":               client.Worker().InBatches(queue, 2, 11*time.Second, noBatch),
+		"make a new one":      ran,
+		"no queue":            client.Worker(),
+		"has queue q already": client.Worker().Queue(queue, nothing).Queue(queue, nothing),
+		"it must be a whole number from 1 to 10000": client.Worker().Queue(queue, nothing, Concurrency(0)),
+		"it must be 1 ms to 24h0m0s":                client.Worker().Queue(queue, nothing, Lease(25*time.Hour)),
+		"queue name":                                client.Worker().Queue(client.Queue("a/b"), nothing),
+		"q needs a handler":                         client.Worker().Queue(queue, nil),
+		"queue q needs a handler":                   client.Worker().InBatches(queue, 2, time.Second, nil),
+		"another client":                            other.Worker().Queue(queue, nothing),
+		"give at least 1":                           client.Worker().InBatches(queue, 0, time.Second, noBatch),
+		"third of the lease":                        client.Worker().InBatches(queue, 2, 11*time.Second, noBatch),
 	} {
 		refused(t, worker.Run(stopped), KindInvalidInput, "", hint)
 	}

@@ -251,7 +251,7 @@ func TestATimeLimitEndsTheContextOfAHandler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, stored.Error, context.DeadlineExceeded.Error())
+	equal(t, stored.Error, "the time limit of 50ms has passed: context deadline exceeded")
 }
 
 func TestAGrantWhoseReplyIsLostIsFoundByHeld(t *testing.T) {

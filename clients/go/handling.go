@@ -54,27 +54,28 @@ func (c *consumer) drop(one *held) bool {
 	return true
 }
 
-// limitedBy is a context that also ends after this time, unless it is 0.
-func limitedBy(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	if limit > 0 {
-		return context.WithTimeout(ctx, limit)
-	}
-	return ctx, func() {}
-}
-
-// guarded runs a handler in a goroutine of its own, and sends its result, also if it panics or ends the goroutine.
-func guarded(log *slog.Logger, first *Delivery, handler func() error) <-chan error {
+// guarded runs a handler in a goroutine of its own, and sends its result, also if it panics or ends the goroutine. After
+// the time limit, unless it is 0, the handler's context ends.
+func guarded(ctx context.Context, limit time.Duration, log *slog.Logger, first *Delivery, handler func(context.Context) error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		err := errLeft
+		err, late := errLeft, fmt.Errorf("the time limit of %s has passed", limit)
+		if limit > 0 {
+			var release context.CancelFunc
+			ctx, release = context.WithTimeoutCause(ctx, limit, late)
+			defer release()
+		}
 		defer func() {
 			if reason := recover(); reason != nil {
 				err = fmt.Errorf("panic: %v", reason)
 				log.Error("the handler panicked", "id", first.ID, "reason", reason, "stack", string(debug.Stack()))
 			}
+			if err != nil && context.Cause(ctx) == late {
+				err = fmt.Errorf("%w: %w", late, err)
+			}
 			done <- err
 		}()
-		err = handler()
+		err = handler(ctx)
 	}()
 	return done
 }
@@ -82,9 +83,7 @@ func guarded(log *slog.Logger, first *Delivery, handler func() error) <-chan err
 // runHandler returns how the delivery is settled; false if its lease was lost or the worker has stopped without it.
 func (c *consumer) runHandler(one *held) (Settlement, bool) {
 	delivery := one.delivery
-	ctx, release := limitedBy(one.ctx, c.settings.timeLimit)
-	defer release()
-	done := guarded(c.log, delivery, func() error { return c.handler(ctx, delivery) })
+	done := guarded(one.ctx, c.settings.timeLimit, c.log, delivery, func(ctx context.Context) error { return c.handler(ctx, delivery) })
 	var err error
 	select {
 	case err = <-done:

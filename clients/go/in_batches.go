@@ -140,9 +140,7 @@ func (b *batches) run(all []*member) {
 	if len(batch) == 0 {
 		return
 	}
-	limited, release := limitedBy(ctx, b.timeLimit)
-	defer release()
-	err := <-guarded(b.log, deliveries[0], func() error { return b.handler(limited, deliveries) })
+	err := <-guarded(ctx, b.timeLimit, b.log, deliveries[0], func(ctx context.Context) error { return b.handler(ctx, deliveries) })
 	var each Each
 	isEach := errors.As(err, &each)
 	for at, one := range batch {

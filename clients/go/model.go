@@ -18,12 +18,16 @@ const (
 // Conflict is what a push does if its id waits already.
 type Conflict string
 
-// The ways to solve a conflict. Next is as Replace; of a message that a handler has, the new one follows its delivery.
+// The ways to solve a conflict.
 const (
-	Keep       Conflict = "keep"
+	// Keep: the push changes nothing.
+	Keep Conflict = "keep"
+	// Reschedule: the message gets the due time of the push.
 	Reschedule Conflict = "reschedule"
-	Replace    Conflict = "replace"
-	Next       Conflict = "next"
+	// Replace: the message gets the due time, the payload and the options of the push.
+	Replace Conflict = "replace"
+	// Next is as Replace; of a message that a handler has, the new one follows its delivery.
+	Next Conflict = "next"
 )
 
 // Expiry is what becomes of a message that expires.

@@ -275,3 +275,11 @@ func TestACallerThatLeavesLeavesTheBatchToTheOthers(t *testing.T) {
 		}
 	}
 }
+
+func TestAServerThatIsNotThereIsNamed(t *testing.T) {
+	client := connected(t, "redis://127.0.0.1:1/")
+	_, err := client.servers.one.call(ctx, false, "PING")
+	if err == nil || !strings.HasPrefix(err.Error(), "dueq: cannot reach redis at 127.0.0.1:1: ") {
+		t.Error(err)
+	}
+}

@@ -142,7 +142,11 @@ func (s *server) failed(err error) *Error {
 		text := "redis at " + s.address + " did not answer within " + responseLimit.String()
 		return &Error{Kind: KindTimeout, Applied: AppliedUnknown, Text: text, cause: err}
 	case isNetwork, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
-		text := "the connection to redis at " + s.address + " failed: " + err.Error()
+		text := "the connection to redis at " + s.address + " was lost: " + err.Error()
+		var operation *net.OpError
+		if errors.As(err, &operation) && operation.Op == "dial" {
+			text = "cannot reach redis at " + s.address + ": " + err.Error()
+		}
 		return &Error{Kind: KindUnavailable, Applied: AppliedUnknown, Text: text, cause: err}
 	}
 	text := "the call of redis at " + s.address + " failed: " + err.Error()

@@ -122,7 +122,10 @@ func serversOf(text string, given *tls.Config) (*servers, error) {
 	base, kind, _ := strings.Cut(scheme, "+")
 	base = strings.NewReplacer("valkeys", "rediss", "valkey", "redis").Replace(base)
 	if base != "redis" && base != "rediss" && base != "unix" || kind != "" && kind != "cluster" && kind != "sentinel" {
-		return nil, invalid("a URL begins with redis://, rediss:// or unix://, or with redis+cluster:// or redis+sentinel://")
+		if !strings.Contains(text, "://") {
+			scheme = ""
+		}
+		return nil, invalid("the scheme of the URL is %q: it must be redis, rediss or unix, or redis+cluster or redis+sentinel", scheme)
 	}
 	if base == "rediss" && given == nil {
 		given = &tls.Config{MinVersion: tls.VersionTLS12}
