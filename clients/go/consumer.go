@@ -235,9 +235,10 @@ func (c *consumer) drop(one *held) bool {
 // runHandler returns how the delivery is settled; false if its lease was lost or the worker has stopped without it.
 func (c *consumer) runHandler(one *held) (Settlement, bool) {
 	ctx, delivery := one.ctx, one.delivery
+	late := fmt.Errorf("the time limit of %s has passed", c.settings.timeLimit)
 	if limit := c.settings.timeLimit; limit > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, late)
 		defer cancel()
 	}
 	done := make(chan error, 1)
@@ -269,6 +270,9 @@ func (c *consumer) runHandler(one *held) (Settlement, bool) {
 		return settlement, true
 	case context.Cause(one.ctx) == ErrStopped:
 		return Release(), true
+	}
+	if context.Cause(ctx) == late {
+		err = fmt.Errorf("%w: %w", late, err)
 	}
 	c.log.Warn("the handler failed", "id", delivery.ID, "attempt", delivery.Attempt, "error", err)
 	return RetryAfter(err, c.settings.retry(delivery.Attempt)), true

@@ -251,7 +251,7 @@ func TestATimeLimitEndsTheContextOfAHandler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, stored.Error, context.DeadlineExceeded.Error())
+	equal(t, stored.Error, "the time limit of 50ms has passed: context deadline exceeded")
 }
 
 func TestAGrantWhoseReplyIsLostIsFoundByHeld(t *testing.T) {
@@ -401,7 +401,7 @@ func TestAWorkerEndsWithItsContextAndRunsOnce(t *testing.T) {
 		{client.Worker().Queue(queue, nothing, Concurrency(0)), "concurrency"},
 		{client.Worker().Queue(queue, nothing, Lease(25*time.Hour)), "lease"},
 		{client.Worker().Queue(client.Queue("a/b"), nothing), "queue name"},
-		{client.Worker().Queue(queue, nil), "not nil"},
+		{client.Worker().Queue(queue, nil), "needs a handler"},
 		{connected(t, server.url()).Worker().Queue(queue, nothing), "another client"},
 	} {
 		if err := one.worker.Run(ctx); !errors.Is(err, KindInvalidInput) || !strings.Contains(err.Error(), one.reason) {

@@ -33,12 +33,16 @@ const (
 // Conflict is what a push does if its id waits already.
 type Conflict string
 
-// The ways to solve a conflict. Next is as Replace; of a message that a handler has, the new one follows its delivery.
+// The ways to solve a conflict.
 const (
-	Keep       Conflict = "keep"
+	// Keep: the push changes nothing.
+	Keep Conflict = "keep"
+	// Reschedule: the message gets the due time of the push.
 	Reschedule Conflict = "reschedule"
-	Replace    Conflict = "replace"
-	Next       Conflict = "next"
+	// Replace: the message gets the due time, the payload and the options of the push.
+	Replace Conflict = "replace"
+	// Next is as Replace; of a message that a handler has, the new one follows its delivery.
+	Next Conflict = "next"
 )
 
 // Expiry is what becomes of a message that expires.
@@ -160,27 +164,28 @@ func (w When) word() (string, error) {
 	return fmt.Sprintf("+%d", ms), nil
 }
 
-// Delay makes a message due so long after the server gets the call.
+// Delay makes a message due this long after the server has it.
 func Delay(delay time.Duration) When { return When{delay: delay} }
 
-// Due makes a message due at a moment of the server's clock.
+// Due makes a message due at this moment, by the server's clock.
 func Due(moment time.Time) When { return When{due: moment} }
 
 // ID names the message, by 1 to 200 bytes without control bytes. Without one the library makes one.
 func ID(id string) Option { return optionFunc(func(d *draft) { d.id = &id }) }
 
-// Spread makes the message later by a part of the window that depends on its id alone.
+// Spread makes the message due up to this much later, by its id: for many messages of one due time.
 func Spread(window time.Duration) Option { return optionFunc(func(d *draft) { d.spread = &window }) }
 
-// MaxAttempts is the number of attempts after which the message is dead.
+// MaxAttempts says after how many failed attempts the message is dead. Without it the queue's limit counts, which is
+// 20 by default.
 func MaxAttempts(number int) Option { return word("max_attempts", int64(number), 1_000_000) }
 
-// OnConflict says what the push does if its id waits already.
+// OnConflict says what the push does if a message of this id waits already; Keep without it.
 func OnConflict(conflict Conflict) Option {
 	return optionFunc(func(d *draft) { d.conflict = conflict })
 }
 
-// TraceParent is a W3C traceparent, which the handler gets.
+// TraceParent is the W3C traceparent of the push, which the handler gets.
 func TraceParent(parent string) Option {
 	return optionFunc(func(d *draft) {
 		if !isTraceParent(parent) {
@@ -190,7 +195,7 @@ func TraceParent(parent string) Option {
 	})
 }
 
-// ExpiresAfter ends the message so long after its due time.
+// ExpiresAfter: no attempt starts later than this after the due time.
 func ExpiresAfter(after time.Duration) Option {
 	return optionFunc(func(d *draft) {
 		d.expiries++
@@ -198,7 +203,7 @@ func ExpiresAfter(after time.Duration) Option {
 	})
 }
 
-// ExpiresAt ends the message at a moment of the server's clock.
+// ExpiresAt: no attempt starts after this moment, by the server's clock.
 func ExpiresAt(moment time.Time) Option {
 	return optionFunc(func(d *draft) {
 		ms, err := unixMs(moment)
@@ -208,25 +213,25 @@ func ExpiresAt(moment time.Time) Option {
 	})
 }
 
-// OnExpire says what becomes of the message when it expires.
+// OnExpire says what becomes of a message that expires; ExpireDead without it.
 func OnExpire(expiry Expiry) Option { return optionFunc(func(d *draft) { d.expiry = expiry }) }
 
-// Cost is what the message counts against the queue's rate.
+// Cost is how much of the queue's rate each attempt uses; 1 without it.
 func Cost(cost int) Option { return word("cost", int64(cost), 1_000_000) }
 
-// Window remembers the id for so long: no other push stores it again.
+// Window: for this long from the push, no other push stores a message of this id; 30 days at most.
 func Window(window time.Duration) Option { return word("window", milliseconds(window), maxWindowMs) }
 
-// Reuse makes a window begin again with each push.
+// Reuse stores the message although the window of an earlier push remembers its id.
 func Reuse() Option { return optionFunc(func(d *draft) { d.words["reuse"] = "" }) }
 
-// MaxWait limits for how long pushes with [OnConflict] may postpone the message.
+// MaxWait is how far later pushes of this id can postpone the message, from its first push on.
 func MaxWait(wait time.Duration) Option { return word("max_wait", milliseconds(wait), maxDelayMs) }
 
-// Revive lets the push replace a dead message.
+// Revive replaces a dead message of this id too; with Replace or Next.
 func Revive() Option { return optionFunc(func(d *draft) { d.words["revive"] = "" }) }
 
-// UndoMs is the option undo of the protocol.
+// UndoMs stores the message only if nothing happened to its id since a cancel at this server time, at most 12 s ago.
 func UndoMs(ms int64) Option { return optionFunc(func(d *draft) { d.words["undo"] = fmt.Sprint(ms) }) }
 
 func word(name string, value, most int64) Option {
@@ -253,7 +258,7 @@ func (d *draft) refuse(err error) {
 
 func (d *draft) within(name string, value, most int64) int64 {
 	if value < 1 || value > most {
-		d.refuse(invalid("%s is %d, it must be 1 to %d", name, value, most))
+		d.refuse(invalid("%s is %d, it must be a whole number from 1 to %d", name, value, most))
 	}
 	return value
 }
@@ -321,7 +326,7 @@ func (d *draft) due(id string) string {
 	case 1:
 		when = d.whens[0]
 	default:
-		d.refuse(invalid("a message has one delay or one due time, not both"))
+		d.refuse(invalid("a message has a delay or a due time, not both"))
 	}
 	if d.spread != nil {
 		later := int64(crc32.ChecksumIEEE([]byte("spread"+id))) % (milliseconds(max(*d.spread, 0)) + 1)
@@ -341,7 +346,7 @@ func (d *draft) text(due string) string {
 	switch d.conflict {
 	case Keep, Reschedule, Replace, Next:
 	default:
-		d.refuse(invalid("on_conflict %q is not known", d.conflict))
+		d.refuse(invalid("on_conflict is %s, it must be one of keep, reschedule, replace, next", d.conflict))
 	}
 	_, revives := d.words["revive"]
 	_, waits := d.words["max_wait"]
@@ -417,7 +422,7 @@ func moment(ms *int64) time.Time {
 
 func checkID(id string) error {
 	if len(id) < 1 || len(id) > 200 || strings.ContainsFunc(id, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
-		return invalid("message id %.40q: an id has 1 to 200 bytes, none of them a control byte", id)
+		return invalid("message id %.40q of %d bytes: an id has 1 to 200 bytes, none of them a control byte", id, len(id))
 	}
 	return nil
 }

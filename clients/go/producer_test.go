@@ -318,3 +318,26 @@ func TestAClosedClientRefusesCalls(t *testing.T) {
 		}
 	}
 }
+
+func TestAnErrorOfBadInputShowsTheValueAndTheRule(t *testing.T) {
+	for text, options := range map[string][]Option{
+		`message id "é\x00" of 3 bytes: an id has 1 to 200 bytes, none of them a control byte`: {ID("é\x00")},
+		"a message has a delay or a due time, not both":                                        {Delay(time.Second), Due(time.Now())},
+		"on_conflict is new, it must be one of keep, reschedule, replace, next":                {OnConflict("new")},
+		"cost is 0, it must be a whole number from 1 to 1000000":                               {Cost(0)},
+	} {
+		var failure *Error
+		if err := NewMessage(nil, options...).err; !errors.As(err, &failure) || failure.Text != text {
+			t.Errorf("%v, not %s", err, text)
+		}
+		equal(t, failure.Kind, KindInvalidInput)
+	}
+}
+
+func TestAServerThatIsNotThereIsNamed(t *testing.T) {
+	client := connected(t, "redis://127.0.0.1:1/")
+	_, err := client.servers.one.call(ctx, false, "PING")
+	if err == nil || !strings.HasPrefix(err.Error(), "dueq: cannot reach redis at 127.0.0.1:1: ") {
+		t.Error(err)
+	}
+}

@@ -141,7 +141,11 @@ func (s *server) failed(err error) *Error {
 		text := "redis at " + s.address + " did not answer within " + responseLimit.String()
 		return &Error{Kind: KindTimeout, Applied: AppliedUnknown, Text: text, cause: err}
 	case isNetwork, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
-		text := "the connection to redis at " + s.address + " failed: " + err.Error()
+		text := "the connection to redis at " + s.address + " was lost: " + err.Error()
+		var operation *net.OpError
+		if errors.As(err, &operation) && operation.Op == "dial" {
+			text = "cannot reach redis at " + s.address + ": " + err.Error()
+		}
 		return &Error{Kind: KindUnavailable, Applied: AppliedUnknown, Text: text, cause: err}
 	}
 	text := "the call of redis at " + s.address + " failed: " + err.Error()
@@ -356,7 +360,10 @@ func serversOf(text string, given *tls.Config) (*servers, error) {
 	base, kind, _ := strings.Cut(scheme, "+")
 	base = strings.NewReplacer("valkeys", "rediss", "valkey", "redis").Replace(base)
 	if base != "redis" && base != "rediss" && base != "unix" || kind != "" && kind != "cluster" && kind != "sentinel" {
-		return nil, invalid("a URL begins with redis://, rediss:// or unix://, or with redis+cluster:// or redis+sentinel://")
+		if !strings.Contains(text, "://") {
+			scheme = ""
+		}
+		return nil, invalid("the scheme of the URL is %q: it must be redis, rediss or unix, or redis+cluster or redis+sentinel", scheme)
 	}
 	if base == "rediss" && given == nil {
 		given = &tls.Config{MinVersion: tls.VersionTLS12}

@@ -208,7 +208,7 @@ export class Consumer implements Host {
         settlement = Settlement.release();
       } else {
         settlement = Settlement.retry(error);
-        if (!held.isLost) this.log("warn", `the handler of ${held.name} failed: ${settlement.text}`, error);
+        if (!held.isLost) this.log("warn", `the handler of ${held.name} failed`, error);
       }
     }
     return held.isLost ? undefined : settlement;

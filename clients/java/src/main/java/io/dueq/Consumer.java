@@ -366,7 +366,7 @@ final class Consumer {
     snapshot().forEach(delivery -> delivery.abort(STOPPED));
     await(held::isEmpty, CLEANUP);
     for (var delivery : snapshot()) {
-      log(System.Logger.Level.ERROR, delivery + ": its handler does not end; the message is released");
+      LOG.log(System.Logger.Level.ERROR, delivery + ": its handler does not end; the message is released");
       conclude(delivery, Settlement.release());
       delivery.lose();
     }

@@ -43,6 +43,7 @@ public final class Worker {
       return this;
     }
 
+    /** The delays between attempts; from 1 s, doubling up to 1 h, without it. */
     public Options retry(Retry value) {
       retry = value;
       return this;
@@ -92,6 +93,9 @@ public final class Worker {
     if (consumers.stream().anyMatch(consumer -> consumer.queue.name().equals(queue.name()))) {
       throw invalid("the worker has queue " + queue.name() + " already");
     }
+    if (handler == null) {
+      throw invalid("queue " + queue.name() + " needs a handler: a function of a delivery");
+    }
     consumers.add(new Consumer(queue, handler, options, executor, nodeId));
     return this;
   }
@@ -108,7 +112,7 @@ public final class Worker {
         throw invalid("the worker runs, or has run: make a new one");
       }
       if (consumers.isEmpty()) {
-        throw invalid("the worker has no queue");
+        throw invalid("the worker has no queue: add one by `queue` before it runs");
       }
       client.check();
       began = true;
