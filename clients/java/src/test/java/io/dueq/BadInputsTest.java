@@ -36,7 +36,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /** Bad input has the same kind and code in each language, and a text that says what to do. */
-@Timeout(value = 90, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+@Timeout(value = 200, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class BadInputsTest extends WorkerTest {
   private static void refused(Kind kind, String code, String hint, Executable call) {
     var error = DueqException.of(assertThrows(Exception.class, call, hint));

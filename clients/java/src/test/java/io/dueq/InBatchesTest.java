@@ -17,7 +17,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-@Timeout(value = 90, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+@Timeout(value = 200, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class InBatchesTest extends WorkerTest {
   private static final Duration LONG = Duration.ofSeconds(60);
   private final List<Integer> sizes = Collections.synchronizedList(new ArrayList<>());
@@ -113,7 +113,7 @@ class InBatchesTest extends WorkerTest {
     }), options().lease(Duration.ofMillis(900)));
     began.await();
     server.command("FLUSHALL");
-    assertTrue(interrupted.get(30, TimeUnit.SECONDS));
+    assertTrue(interrupted.get(60, TimeUnit.SECONDS));
   }
 
   @Test

@@ -21,7 +21,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /** Schedules that are declared from code. */
-@Timeout(value = 90, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+@Timeout(value = 200, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class SchedulesTest extends WorkerTest {
   private static Schedule every(String name, long seconds) {
     return Schedule.every(name, Duration.ofSeconds(seconds));

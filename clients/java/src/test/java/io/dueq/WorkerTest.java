@@ -31,7 +31,7 @@ abstract class WorkerTest {
   void end() throws Exception {
     workers.forEach(Worker::stop);
     for (var one : running) {
-      one.get(30, TimeUnit.SECONDS);
+      one.get(60, TimeUnit.SECONDS);
     }
     client.close();
     server.close();
