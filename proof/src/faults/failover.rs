@@ -77,7 +77,7 @@ async fn kill(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers) 
     if lags {
         lag(stage, rng, servers).await?;
     }
-    let before = queues(stage, &servers.old).await?;
+    let before = stage.found_on(&servers.old).await?;
     mark.begin(&format!(
         "kill -9{}, {}",
         if lags { ", the replica lags" } else { "" },
@@ -133,12 +133,12 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
     .await?;
     // The replica does not receive this write: so an answer of the old master is recognised by its
     // `seq` even if neither master changes the queue.
-    for (queue, found) in queues(stage, old).await? {
+    for (queue, found) in stage.found_on(old).await? {
         if found.is_some() {
             old.raise_seq_by(&queue, 1).await?;
         }
     }
-    let before = queues(stage, old).await?;
+    let before = stage.found_on(old).await?;
     mark.begin(&format!(
         "SIGSTOP, {} stay with the old master, {}",
         behind.join(" and "),
@@ -177,7 +177,7 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
     });
     let served = served.await?;
     last(rng, 200..1_500).await;
-    let void = changes(&queues(stage, old).await?);
+    let void = changes(&stage.found_on(old).await?);
     stage.leave_behind(Vec::new());
     // This closes the harness's own connections to the old master, too.
     old.command::<u64>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
@@ -188,7 +188,7 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
     })
     .await?;
     ensure!(
-        changes(&queues(stage, old).await?) > void,
+        changes(&stage.found_on(old).await?) > void,
         "the old master has not what the new one has"
     );
     mark.trace(&format!(
@@ -199,15 +199,6 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
         served.1
     ));
     Ok(())
-}
-
-/// The state of each queue of the workload, if it exists.
-async fn queues(stage: &Stage, store: &Store) -> Result<Vec<(String, Option<Found>)>> {
-    let mut found = Vec::new();
-    for queue in stage.queues() {
-        found.push((queue.name.to_owned(), store.found(queue.name).await?));
-    }
-    Ok(found)
 }
 
 /// The number of changes of all these queues.
@@ -228,7 +219,7 @@ async fn lag(stage: &Stage, rng: &mut Rng, Servers { old, new, link }: &Servers)
     .await?;
     last(rng, 100..1_000).await;
     until("a master that is ahead", async || {
-        let (ahead, behind) = (queues(stage, old).await?, queues(stage, new).await?);
+        let (ahead, behind) = (stage.found_on(old).await?, stage.found_on(new).await?);
         Ok((changes(&ahead) > changes(&behind)).then_some(()))
     })
     .await
@@ -250,7 +241,7 @@ async fn take_over(
         new.info("replication", "role").await? == "master",
         "the replica is no master"
     );
-    let survived = queues(stage, new).await?;
+    let survived = stage.found_on(new).await?;
     let mut undone = Vec::new();
     for ((queue, before), (_, found)) in before.iter().zip(&survived) {
         let Some(found) = found else {

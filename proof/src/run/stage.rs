@@ -169,10 +169,15 @@ impl Stage {
 
     /// The state of all queues: the main queue first, the queue `aside` last.
     pub async fn found(&self) -> Result<Vec<(String, Option<Found>)>> {
+        self.found_on(&self.store()).await
+    }
+
+    /// The state of all queues on this server.
+    pub async fn found_on(&self, store: &Store) -> Result<Vec<(String, Option<Found>)>> {
         let mut found = Vec::new();
         let names = self.queues().iter().map(|queue| queue.name);
         for queue in names.chain([ASIDE]) {
-            found.push((queue.to_owned(), self.store().found(queue).await?));
+            found.push((queue.to_owned(), store.found(queue).await?));
         }
         Ok(found)
     }
