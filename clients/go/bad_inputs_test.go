@@ -296,5 +296,5 @@ func TestNothingIsDecidedByTheClockOfTheMachine(t *testing.T) {
 			reads[file] = count
 		}
 	}
-	equal(t, fmt.Sprint(reads), "map[clock.go:1 model.go:1]") // the start of the monotonic clock, and the ids
+	equal(t, fmt.Sprint(reads), "map[clock.go:1 message.go:1]") // the start of the monotonic clock, and the ids
 }

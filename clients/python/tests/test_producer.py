@@ -50,6 +50,13 @@ def test_results_of_each_call_in_each_state(server: RedisServer) -> None:
     asyncio.run(main())
 
 
+def test_ids_that_the_library_makes_ascend_and_are_short() -> None:
+    ids = [Message("").id for _ in range(10_000)]
+    assert ids == sorted(ids)
+    assert len(set(ids)) == len(ids)
+    assert all(len(id) < 32 for id in ids)
+
+
 def test_ids_and_payloads_are_any_bytes(server: RedisServer) -> None:
     ids: list[str | bytes] = ["größe", "🦀", "a b", b"\xff\xfe", "x" * 200]
 

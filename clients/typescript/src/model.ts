@@ -123,6 +123,8 @@ const OPTIONS = new Set(
     "maxWait revive undoMs"
   ).split(" "),
 );
+/** In the bytes of an id, each taken as a character. */
+const CONTROL = /[\x00-\x1f\x7f]/;
 /** A lone surrogate, which stands for a byte that is no UTF-8. */
 const LONE = /[\udc80-\udcff]/u;
 const TRACE_PARENT = /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
@@ -286,7 +288,7 @@ export function shown(id: Buffer): string {
 
 export function checkedId(id: Bytes): Buffer {
   const raw = encoded("an id", id);
-  if (raw.length < 1 || raw.length > 200 || raw.some((byte) => byte < 0x20 || byte === 0x7f)) {
+  if (raw.length < 1 || raw.length > 200 || CONTROL.test(raw.toString("latin1"))) {
     const start = JSON.stringify(shown(raw.subarray(0, 40)));
     const rule = "an id has 1 to 200 bytes, none of them a control byte";
     throw invalid(`message id ${start} of ${raw.length} bytes: ${rule}`);
@@ -294,8 +296,16 @@ export function checkedId(id: Bytes): Buffer {
   return raw;
 }
 
-/** An id that no other message has: the time, then random digits. Ids made later sort later. */
+let newest = { ms: 0, text: "", ids: 0 };
+
+/**
+ * An id that no other message has: the time, a number within it, and random digits. Ids made later sort later. Redis is
+ * quicker with such ids, and with those of less than 32 bytes.
+ */
 function newId(): string {
+  const ms = Date.now();
+  if (ms > newest.ms) newest = { ms, text: ms.toString(16), ids: 0 };
+  newest.ids += 1;
   const random = randomUUID(); // faster than randomBytes, which it collects
-  return Date.now().toString(16).padStart(12, "0") + random.slice(0, 8) + random.slice(-12);
+  return newest.text + newest.ids.toString(36).padStart(4, "0") + random.slice(0, 4) + random.slice(-12);
 }

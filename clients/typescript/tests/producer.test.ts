@@ -45,6 +45,13 @@ for (const [name, driver] of Object.entries({ "node-redis": undefined, ioredis }
   });
 }
 
+test("ids that the library makes ascend, and are short", () => {
+  const ids = Array.from({ length: 10_000 }, () => String(new Message("").id));
+  assert.deepEqual(ids, [...ids].sort());
+  assert.equal(new Set(ids).size, ids.length);
+  assert(ids.every((id) => id.length < 32));
+});
+
 test("ids and payloads of any bytes come back", async () => {
   const server = await RedisServer.start();
   await withQueue(server.url, async (_, client) => {

@@ -211,10 +211,11 @@ class Message:
             raise invalid(text, "TOO_LARGE")
         self.id = checked_id(given["id"]) if given.get("id") is not None else new_id()
         self.due = _spread(due_word(given.get("delay"), given.get("due")), given.get("spread"), self.id)
-        self.on_conflict = _one_of(OnConflict, "on_conflict", given.get("on_conflict") or OnConflict.KEEP)
+        conflict = given.get("on_conflict")
+        self.on_conflict = _one_of(OnConflict, "on_conflict", conflict) if conflict else OnConflict.KEEP
         # A repeated push with `NEXT` changes nothing if the first one was applied.
         self.repeatable = self.on_conflict in (OnConflict.KEEP, OnConflict.NEXT)
-        self.options = " ".join(_words(given, self.on_conflict, self.due))
+        self.options = " ".join(_words(given, self.on_conflict, self.due)) if given else ""
 
     def named(self, id: bytes) -> Message:
         """This message with this id, unless its producer has given it one."""
@@ -347,6 +348,14 @@ def checked_id(id: Id) -> bytes:
     return raw
 
 
+_last_us = 0
+
+
 def new_id() -> bytes:
-    """An id that no other message has: the time, then random digits. Ids made later sort later."""
-    return b"%012x%s" % (time.time_ns() // 1_000_000, secrets.token_hex(8).encode())
+    """An id that no other message has: the time, then random digits. Ids made later sort later.
+
+    Redis is quicker with such ids, and with those of less than 32 bytes.
+    """
+    global _last_us
+    _last_us = max(_last_us + 1, time.time_ns() // 1_000)
+    return b"%013x%s" % (_last_us, secrets.token_hex(8).encode())

@@ -11,7 +11,6 @@ import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
-import java.util.UUID;
 import java.util.regex.Pattern;
 import java.util.zip.CRC32;
 
@@ -198,7 +197,7 @@ public final class Message {
       throw invalid("the payload has " + payload.length + " bytes, no queue takes more than " + MAX_PAYLOAD_BYTES,
           "TOO_LARGE");
     }
-    var checked = checkedId(id != null ? id : missingId != null ? missingId : newId());
+    var checked = checkedId(id != null ? id : missingId != null ? missingId : Ids.next());
     var word = spreadWord(dueWord(delay, due), checked);
     var isUpsert = onConflict != OnConflict.KEEP;
     // A repeated push with `next` changes nothing if the first one was applied.
@@ -287,11 +286,15 @@ public final class Message {
       }
       return String.valueOf(unixMs(due));
     }
-    var ms = delay == null ? 0 : millis(delay);
+    return "+" + (delay == null ? 0 : delayMs(delay));
+  }
+
+  static long delayMs(Duration delay) {
+    var ms = millis(delay);
     if (ms > MAX_DELAY_MS) {
       throw invalid("the delay is " + ms + " ms, it must be 0 to " + MAX_DELAY_MS + " (100 years)");
     }
-    return "+" + ms;
+    return ms;
   }
 
   static long within(String name, long number, long most) {
@@ -313,7 +316,7 @@ public final class Message {
     var ms = moment.getEpochSecond() >= 0 && moment.getEpochSecond() < 1_000_000_000_000L
         ? moment.getEpochSecond() * 1_000 + (moment.getNano() + 999_999) / 1_000_000 : -1;
     if (ms < 0) {
-      throw invalid("a moment is after 1970, not " + moment);
+      throw invalid("a moment is from 1970 to the year 33000, not " + moment);
     }
     return ms;
   }
@@ -324,7 +327,11 @@ public final class Message {
 
   /** The bytes of a text. A lone surrogate from U+DC80 on is the byte that {@link #shown} could not decode. */
   static byte[] encoded(String text) {
-    if (text.chars().noneMatch(one -> Character.isSurrogate((char) one))) {
+    var at = 0;
+    while (at < text.length() && !Character.isSurrogate(text.charAt(at))) {
+      at += 1;
+    }
+    if (at == text.length()) {
       return text.getBytes(StandardCharsets.UTF_8);
     }
     var bytes = new ByteArrayOutputStream();
@@ -340,8 +347,8 @@ public final class Message {
 
   /** An id as text. {@link #encoded} gives the same bytes back, also if they are no UTF-8. */
   static String shown(byte[] id) {
-    var whole = decoded(id, 0, id.length);
-    if (whole != null) {
+    var whole = new String(id, StandardCharsets.UTF_8);
+    if (whole.indexOf('\ufffd') < 0) { // nothing was replaced
       return whole;
     }
     var text = new StringBuilder();
@@ -376,13 +383,5 @@ public final class Message {
           + " bytes: an id has 1 to 200 bytes, none of them a control byte");
     }
     return id;
-  }
-
-  /** An id that no other message has: the time, then random digits. Ids made later sort later. */
-  private static byte[] newId() {
-    var random = UUID.randomUUID();
-    var text = String.format("%012x%016x", System.currentTimeMillis(), random.getMostSignificantBits())
-        + String.format("%08x", random.getLeastSignificantBits() >>> 28 & 0xffffffffL);
-    return text.getBytes(StandardCharsets.UTF_8);
   }
 }
