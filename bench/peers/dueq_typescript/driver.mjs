@@ -34,4 +34,4 @@ async function open(server, name) {
   };
 }
 
-run(open, { batch: 1000, inFlight: 4, concurrency: 512 });
+run(open, { batch: 256, inFlight: 4, concurrency: 256 });

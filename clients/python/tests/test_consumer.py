@@ -446,6 +446,22 @@ def test_a_busy_queue_does_not_delay_another(server: RedisServer) -> None:
     asyncio.run(main())
 
 
+def test_a_worker_with_a_backlog_waits_for_no_wake_up_token(server: RedisServer) -> None:
+    async def main() -> None:
+        async def handle(delivery: Delivery) -> None:
+            pass
+
+        async with dueq.connect(server.url) as client:
+            queue = client.queue("q")
+            await queue.push_many(Message("") for _ in range(5_000))
+            async with running(client.worker().queue(queue, handle, concurrency=50)):
+                await until(lambda: server.meta("q", "acked") == 5_000)
+                # Two tokens are there when the worker begins and when it ends.
+                assert server.calls("blpop") <= 10
+
+    asyncio.run(main())
+
+
 def test_an_idle_worker_only_beats_and_waits(server: RedisServer) -> None:
     async def main() -> None:
         async def handle(delivery: Delivery) -> None:

@@ -103,9 +103,9 @@ export class Lane {
 
   private mayStart(): boolean {
     if (!this.calls.size) return true;
+    if (this.calls.size > 1 || this.waiting.length < this.enough) return false;
     // Items that must not be repeated keep their order, so their calls follow each other.
-    const ordered = this.unsafe > 0 || [...this.calls.values()].includes(true);
-    return this.calls.size === 1 && this.waiting.length >= this.enough && !ordered;
+    return this.unsafe === 0 && ![...this.calls.values()].includes(true);
   }
 
   private start(): void {
@@ -221,7 +221,11 @@ class Call {
 
   /** The items in the order of sending, and their arguments. An ack names each claim once. */
   private arguments(): { batch: Item[]; words: Word[] } {
-    if (this.verb !== "ack") return { batch: this.batch, words: this.batch.flatMap((item) => item.words) };
+    const words: Word[] = [];
+    if (this.verb !== "ack") {
+      for (const item of this.batch) words.push(...item.words);
+      return { batch: this.batch, words };
+    }
     const claims = new Map<Word, Item[]>();
     for (const item of this.batch) {
       const [token] = item.words;
@@ -229,7 +233,10 @@ class Call {
       if (items) items.push(item);
       else claims.set(token, [item]);
     }
-    const words = [...claims].flatMap(([token, items]) => [token, items.length, ...items.map((item) => item.words[1])]);
+    for (const [token, items] of claims) {
+      words.push(token, items.length);
+      for (const item of items) words.push(item.words[1]);
+    }
     return { batch: [...claims.values()].flat(), words };
   }
 

@@ -143,20 +143,14 @@ export class Queue {
     const verb = verbOf(message);
     const found = await this.item(verb, id, words, repeatable, call);
     const outcome = found.outcome as PushOutcome;
-    const { state, ms: untilMs } = found;
-    return {
-      id: shown(id),
-      outcome,
-      created: outcome === "created",
-      ...(state && { state }),
-      ...(untilMs !== undefined && { untilMs }),
-    };
+    const receipt = { id: shown(id), outcome, created: outcome === "created" };
+    if (found.state) return { ...receipt, state: found.state };
+    return found.ms === undefined ? receipt : { ...receipt, untilMs: found.ms };
   }
 
   /** Stores many messages in few calls. Each has a receipt or an error of its own, in their order. */
   async pushMany(messages: Iterable<Message>, call?: CallOptions): Promise<(Receipt | DueqError)[]> {
-    const pushed = await Promise.allSettled(Array.from(messages, (message) => this.pushMessage(message, call)));
-    return pushed.map((one) => (one.status === "fulfilled" ? one.value : failureOf(one.reason)));
+    return Promise.all(Array.from(messages, (message) => this.pushMessage(message, call).catch(failureOf)));
   }
 
   /** Removes a message that waits; with `dead` also one that is dead. Repeated, it is `cancelled` for 12 s. */

@@ -185,9 +185,15 @@ export class Consumer implements Host {
     let settlement: Settlement | undefined;
     try {
       // A claim may have been under way as the worker stopped.
-      settlement = this.isStopping ? Settlement.release() : await this.runHandler(held);
+      const answer = this.isStopping ? Settlement.release() : await this.called(held);
+      settlement = answer instanceof Settlement ? answer : Settlement.ack();
+    } catch (error) {
+      settlement = this.failed(held, error);
+    }
+    try {
       if (!this.held.has(held)) return; // the worker has stopped without it
-      if (settlement?.verb === "throttle") {
+      if (held.isLost) settlement = undefined;
+      else if (settlement.verb === "throttle") {
         await this.settler.settle(held, settlement); // first: this place must not start another message
         settlement = undefined;
       }
@@ -197,27 +203,17 @@ export class Consumer implements Host {
     if (settlement) await this.settler.settle(held, settlement);
   }
 
-  /** How the delivery is settled; undefined if its lease was lost. */
-  private async runHandler(held: Held): Promise<Settlement | undefined> {
-    let settlement: Settlement;
-    try {
-      const answer = await this.called(held);
-      settlement = answer instanceof Settlement ? answer : Settlement.ack();
-    } catch (error) {
-      if (this.isStopping && held.isAborted) {
-        settlement = Settlement.release();
-      } else {
-        settlement = Settlement.retry(error);
-        if (!held.isLost) this.log("warn", `the handler of ${held.name} failed: ${settlement.text}`, error);
-      }
-    }
-    return held.isLost ? undefined : settlement;
+  private failed(held: Held, error: unknown): Settlement {
+    if (this.isStopping && held.isAborted) return Settlement.release();
+    const settlement = Settlement.retry(error);
+    if (!held.isLost) this.log("warn", `the handler of ${held.name} failed`, error);
+    return settlement;
   }
 
-  private called(held: Held): Promise<unknown> {
+  private called(held: Held): unknown {
     const { handler, batches } = this;
     if (batches) return batches.answer(held);
-    return limited([held], this.settings.timeLimitMs, async () => (handler as Handler)(held.delivery));
+    return limited([held], this.settings.timeLimitMs, () => (handler as Handler)(held.delivery));
   }
 
   /** Extends each lease when a third of it has passed; the handler of a lost one is asked to stop. */
@@ -307,9 +303,13 @@ export class Consumer implements Host {
 
   /** Work that the stop waits for. The promise does not reject. */
   private background(work: Promise<void>): Promise<void> {
-    const ended = work
-      .catch((error: unknown) => this.log("error", `a task of the consumer of ${this.queue.name} failed`, error))
-      .then(() => void this.work.delete(ended));
+    const ended = work.then(
+      () => void this.work.delete(ended),
+      (error: unknown) => {
+        this.work.delete(ended);
+        this.log("error", `a task of the consumer of ${this.queue.name} failed`, error);
+      },
+    );
     this.work.add(ended);
     return ended;
   }

@@ -45,9 +45,11 @@ export class Settlement {
     /** @internal */ readonly messages: readonly Message[] = [],
   ) {}
 
+  private static readonly acked = new Settlement("ack");
+
   /** Done: the message is removed. */
   static ack(): Settlement {
-    return new Settlement("ack");
+    return Settlement.acked;
   }
 
   /** Done, and in the same step these messages are stored, 100 at most. Those without an id are named after it. */

@@ -8,13 +8,9 @@ import { pause } from "./waiting.js";
 export const CLEANUP = 2_000;
 
 /** Runs a handler. One that outlives its time limit is asked to stop, and is no longer waited for after 2 s. */
-export async function limited(
-  all: readonly Held[],
-  limitMs: number | undefined,
-  run: () => Promise<unknown>,
-): Promise<unknown> {
-  const running = run();
-  if (limitMs === undefined) return running;
+export function limited(all: readonly Held[], limitMs: number | undefined, run: () => unknown): unknown {
+  if (limitMs === undefined) return run();
+  const running = (async () => run())();
   const late = new Error(`the time limit of ${limitMs} ms has passed`);
   late.name = "TimeoutError";
   const ended = new AbortController();
@@ -35,7 +31,7 @@ export class Held {
   private controller: AbortController | undefined;
   private reason: Error | undefined;
   /** Ends when the handler and its settlement have ended. */
-  ended: Promise<void> = Promise.resolve();
+  ended!: Promise<void>;
 
   constructor(
     queue: string,

@@ -93,7 +93,7 @@ export class Batches {
       const answer = await limited(
         batch.map(({ held }) => held),
         this.timeLimitMs,
-        async () => this.spec.handler(deliveries),
+        () => this.spec.handler(deliveries),
       );
       batch.forEach(({ resolve }, at) => resolve(Array.isArray(answer) ? (answer[at] ?? missing(answer)) : answer));
     } catch (error) {

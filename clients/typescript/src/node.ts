@@ -102,11 +102,19 @@ export class Node {
     this.wanted = false;
     this.claiming = true;
     const began = monotonic();
-    let reply: Reply;
-    let found: { left: number; granted: Granted[] };
     try {
-      reply = await this.claimPatiently(free, token, leaseMs);
-      found = claim(reply);
+      const reply = await this.claimPatiently(free, token, leaseMs);
+      const { granted, left } = claim(reply);
+      this.saw(reply);
+      const more = left > 0 || isPassed(reply.header.headMs, reply);
+      this.empty = granted.length ? 0 : this.empty + 1;
+      if (granted.length === free && more) {
+        this.want();
+      } else if (more && !reply.header.paused && (granted.length || this.empty % 16)) {
+        // Other nodes may have taken both tokens, and a claim may end 250 expired messages and grant none.
+        setTimeout(() => this.want(), 1);
+      }
+      return { granted, expires: began + leaseMs };
     } catch (error) {
       this.failed("claim", asDueqError(error));
       // The lost reply may have told of a head, and its tokens are gone: the next beat tells again.
@@ -116,17 +124,6 @@ export class Node {
       this.claiming = false;
       if (!this.wanted) this.claimed.set(true);
     }
-    this.saw(reply);
-    const { granted, left } = found;
-    const more = left > 0 || isPassed(reply.header.headMs, reply);
-    this.empty = granted.length ? 0 : this.empty + 1;
-    if (granted.length === free && more) {
-      this.want();
-    } else if (more && !reply.header.paused && (granted.length || this.empty % 16)) {
-      // Other nodes may have taken both tokens, and a claim may end 250 expired messages and grant none.
-      setTimeout(() => this.want(), 1);
-    }
-    return { granted, expires: began + leaseMs };
   }
 
   /** Repeats a claim whose reply was lost with the same token, and so finds what it granted. */
@@ -223,11 +220,9 @@ export class Node {
     }
     this.saw(reply);
     const { headMs, paused } = reply.header;
-    if (headMs === null || paused) return null;
-    if (!isPassed(headMs, reply)) {
-      return Math.max(this.partition.clock.at(headMs) + this.standby(headMs), monotonic() + TICK);
-    }
-    return reply.body[0] === PROMOTE ? monotonic() : null;
+    // What is due still needs no second call: this one has added wake-up tokens, and claims take it.
+    if (headMs === null || paused || isPassed(headMs, reply)) return null;
+    return Math.max(this.partition.clock.at(headMs) + this.standby(headMs), monotonic() + TICK);
   }
 
   private async reapNow(): Promise<number | null> {
@@ -287,11 +282,12 @@ export class Node {
       await this.host.hasFree.wait(signal);
       await this.claimed.wait(signal);
       if (signal.aborted) return;
+      if (this.host.free === 0) continue; // the claim has used them
       try {
         const popped = await this.servers.block(wake, signal, "BLPOP", wake, "1");
         wait = 50;
         if (popped === null) continue;
-        if (this.host.free > 0) this.want();
+        if (this.claiming || this.host.free > 0) this.want();
         else await this.returnToken();
       } catch (error) {
         if (signal.aborted) return;

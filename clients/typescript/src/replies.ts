@@ -105,11 +105,8 @@ export function claim(reply: Reply): { left: number; granted: Granted[] } {
 function grant(id: Buffer, payload: Buffer, detail: string, queueLimit: number | undefined): Granted {
   const [due, rest] = cut(detail, " ");
   const [tries, options] = cut(rest, " ");
-  const [dueMs, attempt] = [due, tries].map((word) => {
-    if (!/^-?\d+$/.test(word)) throw new TypeError("no number");
-    return Number(word);
-  });
-  const found = words(options);
+  const [dueMs, attempt] = [whole(due), whole(tries)];
+  const found = options ? words(options) : NO_WORDS;
   const crashes = number(found, "crashes", 0);
   const limit = number(found, "max_attempts", queueLimit ?? 0);
   const parent = found.get("traceparent") ?? "";
@@ -128,6 +125,13 @@ function grant(id: Buffer, payload: Buffer, detail: string, queueLimit: number |
     isTick: found.has("tick"),
   };
 }
+
+function whole(word: string): number {
+  if (!/^-?\d+$/.test(word)) throw new TypeError("no number");
+  return Number(word);
+}
+
+const NO_WORDS = new Map<string, string>();
 
 function words(options: string): Map<string, string> {
   return new Map(options.split(" ").map((word) => cut(word, "=")));
@@ -210,30 +214,30 @@ const DONE: Words = { OK: "done", ...LOST };
 const UNTIL: Words = { OK: "until", ...LOST };
 const RETRY: Words = { SCHEDULED: "scheduled", DEAD: "dead", DROPPED: "dropped", ...LOST };
 // By verb: its words, each with its outcome, and those that have a time behind them.
-const RESULTS: Record<string, [Words, ...string[]]> = {
-  push: [PUSH, "REMEMBERED"],
-  upsert: [PUSH, "REMEMBERED"],
-  ack_push: [PUSH, "REMEMBERED"],
-  cancel: [{ CANCELLED: "cancelled", ...PLAIN }],
-  reschedule: [{ MOVED: "moved", CONFLICT: "conflict", ...PLAIN }, "MOVED", "CONFLICT"],
-  run_now: [{ MOVED: "moved", ALREADY: "already", ...PLAIN }],
-  ack: [DONE],
-  again: [DONE],
-  release: [DONE],
-  bury: [DONE],
-  retry: [RETRY, "SCHEDULED"],
-  snooze: [RETRY, "SCHEDULED"],
-  throttle: [UNTIL, "OK"],
-  extend: [UNTIL, "OK"],
+const RESULTS: Record<string, { outcomes: Words; timed?: readonly string[] }> = {
+  push: { outcomes: PUSH, timed: ["REMEMBERED"] },
+  upsert: { outcomes: PUSH, timed: ["REMEMBERED"] },
+  ack_push: { outcomes: PUSH, timed: ["REMEMBERED"] },
+  cancel: { outcomes: { CANCELLED: "cancelled", ...PLAIN } },
+  reschedule: { outcomes: { MOVED: "moved", CONFLICT: "conflict", ...PLAIN }, timed: ["MOVED", "CONFLICT"] },
+  run_now: { outcomes: { MOVED: "moved", ALREADY: "already", ...PLAIN } },
+  ack: { outcomes: DONE },
+  again: { outcomes: DONE },
+  release: { outcomes: DONE },
+  bury: { outcomes: DONE },
+  retry: { outcomes: RETRY, timed: ["SCHEDULED"] },
+  snooze: { outcomes: RETRY, timed: ["SCHEDULED"] },
+  throttle: { outcomes: UNTIL, timed: ["OK"] },
+  extend: { outcomes: UNTIL, timed: ["OK"] },
 };
 
 /** Decodes the result of one item, such as `EXISTS scheduled`. Throws if the item was refused. */
 export function result(verb: string, line: string): Result {
   const [word, detail] = cut(line, " ");
-  const [outcomes, ...timed] = RESULTS[verb];
+  const { outcomes, timed } = RESULTS[verb];
   const outcome = Object.hasOwn(outcomes, word) ? outcomes[word] : undefined;
   if (outcome === undefined) throw refusal(verb, word, detail);
-  if (timed.includes(word)) {
+  if (timed?.includes(word)) {
     if (!isNumber(detail)) throw unexpected(verb, line);
     return { outcome, ms: Number(detail) };
   }

@@ -31,6 +31,7 @@ export class Router {
   private readonly lanes = new Map<string, Lane>();
   private refreshing: Promise<unknown> = Promise.resolve();
   private learning: Promise<void> | undefined;
+  private hasLearned = false;
 
   constructor(
     readonly servers: Servers,
@@ -63,11 +64,16 @@ export class Router {
     for (const lane of [...this.lanes.values()]) await lane.drain();
   }
 
+  /** Whether the queue has one partition, as far as this client knows: most have. Then nothing is to be routed. */
+  private get isWhole(): boolean {
+    return this.hasLearned && !this.map;
+  }
+
   /** Sends one item in a batch of its partition. */
   item(verb: LaneVerb, { id, words, repeatable, durability }: RoutedItem, signal?: AbortSignal): Promise<Answer> {
-    return this.routed(id, (partition, fence) =>
-      this.lane(partition.tag, verb, fence, durability).submit(words, repeatable, signal),
-    );
+    const send: Send = ({ tag }, fence) => this.lane(tag, verb, fence, durability).submit(words, repeatable, signal);
+    if (!this.isWhole) return this.routed(id, send);
+    return send(this.partition(HOME), "").catch((thrown: unknown) => this.routed(id, send, thrown));
   }
 
   /** Calls `get`. Its reply is no result of an item: `AWAY` is an empty one, and `MOVING` is an error. */
@@ -92,10 +98,12 @@ export class Router {
     return found;
   }
 
-  private async routed(id: Buffer, send: Send): Promise<Answer> {
+  /** `thrown` ended a first try at a queue of one partition. */
+  private async routed(id: Buffer, send: Send, thrown?: unknown): Promise<Answer> {
     const patience = new Patience();
     let movingUntil = 0;
-    await this.learn();
+    if (thrown) await this.turnedAway(thrown, id, null, HOME, patience);
+    else await this.learn();
     for (;;) {
       const { map } = this;
       const steps = map ? map.steps(id) : ONE;
@@ -116,10 +124,7 @@ export class Router {
           answer = await send(this.partition(step.tag), fence);
         }
       } catch (thrown) {
-        if (!(thrown instanceof Refused)) throw thrown;
-        const { error } = thrown;
-        if (error.applied !== "no" && error.code !== "BEHIND") throw error.marked(error.applied, { id: shown(id) });
-        await this.wait(map, step.tag, error, patience);
+        await this.turnedAway(thrown, id, map, step.tag, patience);
         continue;
       }
       if (answer.text !== "MOVING") return remembered && answer.text.startsWith("AWAY") ? remembered : answer;
@@ -133,6 +138,14 @@ export class Router {
       }
       await pause(MOVING_PAUSE);
     }
+  }
+
+  /** Waits until a try may be made again, unless it failed or may have been applied. */
+  private async turnedAway(thrown: unknown, id: Buffer, map: PartitionMap | null, tag: string, patience: Patience) {
+    if (!(thrown instanceof Refused)) throw thrown;
+    const { error } = thrown;
+    if (error.applied !== "no" && error.code !== "BEHIND") throw error.marked(error.applied, { id: shown(id) });
+    await this.wait(map, tag, error, patience);
   }
 
   /** Learns the newest map after a refusal; pauses if there is no newer one. */
@@ -189,10 +202,13 @@ export class Router {
 
   /** Reads the map before the first call to a cluster, from other partitions if the home is away. */
   private learn(): Promise<void> {
-    this.learning ??= this.search().catch((error: unknown) => {
-      this.learning = undefined;
-      throw error;
-    });
+    this.learning ??= this.search().then(
+      () => void (this.hasLearned = true),
+      (error: unknown) => {
+        this.learning = undefined;
+        throw error;
+      },
+    );
     return this.learning;
   }
 

@@ -1,8 +1,10 @@
 // How deliveries are settled, at the partition that has their message.
+import type { Answer, LaneVerb } from "./batches.js";
 import type { Queue } from "./client.js";
 import { monotonic } from "./clock.js";
 import { Settlement, type Retry } from "./delivery.js";
 import { asDueqError, invalid } from "./errors.js";
+import type { Word } from "./driver.js";
 import type { Held } from "./held.js";
 import { wordOf, type Message, type SettleOutcome } from "./model.js";
 import type { Partition } from "./partition.js";
@@ -26,7 +28,11 @@ export class Settler {
   async settle(held: Held, settlement: Settlement): Promise<void> {
     for (let now = settlement; ;) {
       try {
-        const outcome = await this.settled(held, now);
+        const outcome =
+          now.verb === "ack_push"
+            ? await this.ackPush(held, now.messages)
+            : result(now.verb, (await this.submit(held, now)).text).outcome;
+        if (outcome === "until") await this.closeOthers(held.partition, now.word);
         if (outcome === "gone" || outcome === "lost") {
           const why = "settled before, or the lease was lost";
           this.queue.client.log("info", `${held.name}: ${now.verb} answered ${outcome}: ${why}`);
@@ -47,27 +53,20 @@ export class Settler {
     }
   }
 
-  private async settled(held: Held, { verb, word, text, messages }: Settlement): Promise<SettleOutcome> {
-    const { token, partition } = held;
-    if (verb === "ack_push") return this.ackPush(held, messages);
-    const id = wordOf("an id", held.delivery.id);
-    const error = Buffer.from(text).subarray(0, ERROR_BYTES);
-    const words = {
-      ack: [token, id],
-      release: [id, token],
-      bury: [id, token, error],
-      retry: [id, token, word || this.retry.delayMs(held.delivery.attempt), error],
-      again: [id, token, word],
-      snooze: [id, token, word],
-      throttle: [id, token, word],
-    }[verb];
-    const answer = await this.queue.router.lane(partition.tag, verb).submit(words);
-    const { outcome } = result(verb, answer.text);
-    if (verb === "throttle" && outcome === "until") {
-      const others = this.partitions().filter((one) => one !== partition);
-      await Promise.all(others.map((other) => other.callPatiently("throttle", ["close", word])));
-    }
-    return outcome as SettleOutcome;
+  private submit(held: Held, { verb, word, text }: Settlement): Promise<Answer> {
+    const { token, partition, delivery } = held;
+    const id = wordOf("an id", delivery.id);
+    const words: Word[] = verb === "ack" ? [token, id] : [id, token];
+    if (verb === "retry") words.push(word || this.retry.delayMs(delivery.attempt));
+    else if (word) words.push(word);
+    if (verb === "retry" || verb === "bury") words.push(Buffer.from(text).subarray(0, ERROR_BYTES));
+    return this.queue.router.lane(partition.tag, verb as LaneVerb).submit(words);
+  }
+
+  /** A throttle closes all partitions of the queue. */
+  private async closeOthers(partition: Partition, wait: string): Promise<void> {
+    const others = this.partitions().filter((one) => one !== partition);
+    await Promise.all(others.map((other) => other.callPatiently("throttle", ["close", wait])));
   }
 
   /** Acks and stores the follow-ups in one step, but for those that the partitions' change takes elsewhere. */

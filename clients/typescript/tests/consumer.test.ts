@@ -386,6 +386,20 @@ test("a busy queue does not delay another", async () => {
   });
 });
 
+test("a worker with a backlog waits for no wake-up token", async () => {
+  const server = await RedisServer.start();
+  await withQueue(server.url, async (queue, client) => {
+    await queue.pushMany(Array.from({ length: 5_000 }, () => new Message("")));
+    const worker = client.worker().queue(queue, () => {}, { concurrency: 50 });
+    await running(worker, async () => {
+      await until(async () => (await server.meta("q", "acked")) === 5_000);
+      // Two tokens are there when the worker begins and when it ends.
+      const pops = await server.calls("blpop");
+      assert(pops <= 10, `${pops} pops`);
+    });
+  });
+});
+
 test("an idle worker only beats and waits", async () => {
   const server = await RedisServer.start();
   await withQueue(server.url, async (queue, client) => {

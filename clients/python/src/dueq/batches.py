@@ -49,7 +49,7 @@ class _Item:
 
     @property
     def size(self) -> int:
-        return sum(len(word) for word in self.arguments if not isinstance(word, int))
+        return sum([len(word) for word in self.arguments if not isinstance(word, int)])
 
     def finish(self, answer: Answer | Exception) -> None:
         if self.future.done():  # the caller does not wait any more

@@ -22,6 +22,7 @@ from .model import Message, SettleOutcome
 from .node import Node, end_all
 from .partition import Partition
 from .routes import HOME, id_of_follow_up, index_of
+from .server import Word
 
 log = logging.getLogger("dueq")
 
@@ -221,8 +222,15 @@ class Consumer:
     async def _call(self, delivery: Delivery) -> object:
         handler: Callable[[Delivery], Any] = self._handler
         if self._threads is None:
-            async with asyncio.timeout(self._settings.time_limit):
+            if self._settings.time_limit is None:
                 return await handler(delivery)
+            try:
+                async with asyncio.timeout(self._settings.time_limit) as limit:
+                    return await handler(delivery)
+            except TimeoutError:
+                if limit.expired():
+                    raise TimeoutError(f"the time limit of {self._settings.time_limit} s has passed") from None
+                raise
         run = contextvars.copy_context().run
         future = asyncio.get_running_loop().run_in_executor(self._threads, run, handler, delivery)
         try:
@@ -254,27 +262,28 @@ class Consumer:
                 )
             return
 
-    async def _settled(self, held: _Held, settlement: Settlement) -> SettleOutcome:
+    async def _settled(self, held: _Held, settlement: Settlement) -> str:
         verb, delivery, partition = settlement.verb, held.delivery, held.partition
         if verb == "ack_push":
             return await self._ack_push(held, settlement)
-        error = settlement.text.encode("utf-8", "replace")[:_ERROR_BYTES]
-        arguments: tuple[str | bytes, ...] = {
-            "ack": (),
-            "release": (),
-            "bury": (error,),
-            "retry": (settlement.word or str(self._settings.retry.delay_ms(delivery.attempt)), error),
-        }.get(verb, (settlement.word,))
-        pair = (delivery.token, delivery.id_bytes) if verb == "ack" else (delivery.id_bytes, delivery.token)
+        words: list[Word] = [delivery.id_bytes, delivery.token]
+        if verb == "ack":
+            words.reverse()
+        elif verb == "retry":
+            words.append(settlement.word or self._settings.retry.delay_ms(delivery.attempt))
+        elif settlement.word:
+            words.append(settlement.word)
+        if verb in ("retry", "bury"):
+            words.append(settlement.text.encode("utf-8", "replace")[:_ERROR_BYTES])
         lane = self.queue.router.lane(partition.tag, verb)
-        found = replies.result(verb, (await lane.submit(*pair, *arguments)).text)
+        found = replies.result(verb, (await lane.submit(*words)).text)
         if verb == "throttle" and found.outcome == "until":
             for node, _ in self._nodes.values():
                 if node.partition is not partition:
                     await node.partition.call_patiently("throttle", "close", settlement.word)
-        return SettleOutcome(found.outcome)
+        return found.outcome
 
-    async def _ack_push(self, held: _Held, settlement: Settlement) -> SettleOutcome:
+    async def _ack_push(self, held: _Held, settlement: Settlement) -> str:
         """Acks and stores the follow-ups in one step, but for those that the partitions' change takes elsewhere."""
         router, delivery, partition = self.queue.router, held.delivery, held.partition
         id = delivery.id_bytes
@@ -291,11 +300,8 @@ class Consumer:
                 else:
                     await self.queue.push_message(message)
             if not here:
-                return SettleOutcome(
-                    replies.result(
-                        "ack", (await router.lane(partition.tag, "ack").submit(delivery.token, id)).text
-                    ).outcome
-                )
+                answer = await router.lane(partition.tag, "ack").submit(delivery.token, id)
+                return replies.result("ack", answer.text).outcome
             words = [word for message in here for word in message.arguments]
             fence = f"m{map.epoch}" if map else ""
             try:
@@ -309,7 +315,7 @@ class Consumer:
             if word == "REFUSED":
                 for text in texts:
                     replies.result("ack_push", text)  # raises for the refused one
-            return SettleOutcome(replies.result("ack", word).outcome)
+            return replies.result("ack", word).outcome
 
     async def _extends(self) -> None:
         """Extends each lease when a third of it has passed; what is lost is cancelled."""

@@ -154,6 +154,16 @@ class Node:
         try:
             reply = await self._claim(free, token, lease_ms)
             left, granted = replies.claim(reply)
+            self.saw(reply)
+            head_ms = reply.header.head_ms
+            more = left > 0 or (head_ms is not None and head_ms * 1_000 <= reply.header.now_us)
+            self._empty = 0 if granted else self._empty + 1
+            if len(granted) == free and more:
+                self.want()
+            elif more and not reply.header.paused and (granted or self._empty % 16):
+                # Other nodes may have taken both tokens, and a claim may end 250 expired messages and grant none.
+                asyncio.get_running_loop().call_later(0.001, self._want_again)
+            return granted, began + lease_ms / 1_000
         except DueqError as error:
             self._failed("claim", error)
             # The lost reply may have told of a head, and its tokens are gone: the next beat tells again.
@@ -163,16 +173,6 @@ class Node:
             self.claiming = False
             if not self.wanted:
                 self._claimed.set()
-        self.saw(reply)
-        head_ms = reply.header.head_ms
-        passed = head_ms is not None and head_ms * 1_000 <= reply.header.now_us
-        self._empty = 0 if granted else self._empty + 1
-        if len(granted) == free and (left > 0 or passed):
-            self.want()
-        elif (left > 0 or passed) and not reply.header.paused and (granted or self._empty % 16):
-            # Other nodes may have taken both tokens, and a claim may end 250 expired messages and grant none.
-            asyncio.get_running_loop().call_later(0.001, self._want_again)
-        return granted, began + lease_ms / 1_000
 
     async def _claim(self, free: int, token: bytes, lease_ms: int) -> Reply:
         """Repeats a claim whose reply was lost with the same token, and so finds what it granted."""
@@ -253,12 +253,10 @@ class Node:
             return None
         self.saw(reply)
         head_ms = reply.header.head_ms
-        if head_ms is None or reply.header.paused:
+        # What is due still needs no second call: this one has added wake-up tokens, and claims take it.
+        if head_ms is None or reply.header.paused or head_ms * 1_000 <= reply.header.now_us:
             return None
-        if head_ms * 1_000 > reply.header.now_us:
-            at = self.partition.clock.at_ms(head_ms) + self._standby(head_ms)
-            return max(at, monotonic() + _TICK)
-        return monotonic() if reply.body[0] == _PROMOTE else None
+        return max(self.partition.clock.at_ms(head_ms) + self._standby(head_ms), monotonic() + _TICK)
 
     async def _reap_now(self) -> float | None:
         newest = self._newest
@@ -320,6 +318,8 @@ class Node:
         while True:
             await self._host.has_free.wait()
             await self._claimed.wait()
+            if self._host.free == 0:  # the claim has used them
+                continue
             try:
                 popped = await self._servers.call(key, "BLPOP", key, "1")
             except DueqError as error:
@@ -331,7 +331,7 @@ class Node:
             pause = 0.05
             if popped is None:
                 continue
-            if self._host.free > 0:
+            if self.claiming or self._host.free > 0:
                 self.want()
             else:
                 await self._return_token()

@@ -21,7 +21,7 @@ final class Consumer {
 
   final Queue queue;
   private final Handlers handlers;
-  private final InBatches.Gather gather; // null: each delivery has a handler of its own
+  final InBatches.Gather gather; // null: each delivery has a handler of its own
   private final long leaseMs;
   private final int enough; // free handlers for a claim at once
   private final String nodeId;

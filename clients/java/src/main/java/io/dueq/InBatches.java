@@ -82,6 +82,11 @@ public final class InBatches {
       handlers.start(batches);
     }
 
+    /** How many deliveries wait in the open batch. */
+    synchronized int waiting() {
+      return open.size();
+    }
+
     /** The worker stops: no batch waits for more messages. */
     void close() {
       synchronized (this) {

@@ -43,6 +43,7 @@ public final class Worker {
       return this;
     }
 
+    /** The delays between attempts; from 1 s, doubling up to 1 h, without it. */
     public Options retry(Retry value) {
       retry = given("a retry policy", value);
       return this;
@@ -56,7 +57,7 @@ public final class Worker {
   }
 
   private final Client client;
-  private final List<Consumer> consumers = new ArrayList<>();
+  final List<Consumer> consumers = new ArrayList<>();
   private final CompletableFuture<Void> stopped = new CompletableFuture<>();
   private Executor executor = Threads.POOL;
   private boolean began;
@@ -86,7 +87,10 @@ public final class Worker {
 
   /** Adds a queue. */
   public Worker queue(Queue queue, Handler handler, Options options) {
-    return add(new Consumer(queue, given("a handler", handler), options, executor, nodeId));
+    if (handler == null) {
+      throw invalid("queue " + queue.name() + " needs a handler: a function of a delivery");
+    }
+    return add(new Consumer(queue, handler, options, executor, nodeId));
   }
 
   static <T> T given(String what, T value) {
@@ -133,7 +137,7 @@ public final class Worker {
         throw invalid("the worker runs, or has run: make a new one");
       }
       if (consumers.isEmpty()) {
-        throw invalid("the worker has no queue");
+        throw invalid("the worker has no queue: add one by `queue` before it runs");
       }
       client.check();
       began = true;

@@ -115,8 +115,8 @@ class BadInputsTest extends WorkerTest {
 
   @Test
   void aBadUrlIsRefusedWithoutItsPassword() {
-    Map.of("http://host/", "a URL begins with redis://",
-        "redis+ring://host/", "a URL begins with redis://",
+    Map.of("http://host/", "it must be redis, rediss or unix",
+        "redis+ring://host/", "it must be redis, rediss or unix",
         "redis://:secret@host:port/", "HOST:PORT",
         "redis://:secret@host/zero", "a database by its number",
         "redis://:secret@a,b/", "names one host, or begins with redis+cluster://",
@@ -185,7 +185,7 @@ class BadInputsTest extends WorkerTest {
     refused("lease is 90000000, it must be a whole number from 1 to", () -> options().lease(Duration.ofHours(25)));
     refused("timeLimit is 0, it must be a whole number from 1", () -> options().timeLimit(Duration.ZERO));
     refused("a retry policy is null: give one", () -> options().retry(null));
-    refused("a handler is null: give one", () -> client.worker().queue(queue, (Worker.Handler) null));
+    refused("needs a handler: a function of a delivery", () -> client.worker().queue(queue, (Worker.Handler) null));
     refused("a handler is null: give one", () -> inBatches(2, Duration.ZERO, null));
     refused("an executor is null: give one", () -> client.worker().executor(null));
     refused("it must be a whole number from 1 to 10000", () -> inBatches(0, Duration.ZERO, batch -> null));

@@ -76,7 +76,7 @@ class InBatchesTest extends WorkerTest {
     }), options().concurrency(2));
     until(() -> meta("acked") == 40);
     queue.blocking().push(message("last", 0));
-    until(() -> state("last") == StoredMessage.State.LEASED); // it waits in the open batch
+    until(() -> worker.consumers.get(0).gather.waiting() == 1);
     worker.stop();
     running.get(0).join();
     assertEquals(2, most.get());

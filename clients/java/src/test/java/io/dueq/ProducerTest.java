@@ -13,6 +13,8 @@ import io.dueq.model.Receipt;
 import io.dueq.model.Rescheduled;
 import io.dueq.model.RunNowOutcome;
 import io.dueq.model.StoredMessage;
+import io.lettuce.core.RedisClient;
+import io.lettuce.core.RedisURI;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.Collections;
@@ -26,6 +28,30 @@ import org.junit.jupiter.api.Timeout;
 
 @Timeout(value = 200, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class ProducerTest {
+  private static void assertRefused(String text, Runnable call) {
+    var error = assertThrows(DueqException.class, call::run);
+    assertEquals(Kind.INVALID_INPUT, error.kind());
+    assertEquals(text, error.getMessage());
+  }
+
+  @Test
+  void anErrorOfBadInputShowsTheValueAndTheRule() {
+    assertRefused("message id \"é\\u0000\" of 3 bytes: an id has 1 to 200 bytes, none of them a control byte",
+        () -> Message.of("").id("é\0").encode(null));
+    assertRefused("a payload is a String or byte[], not null", () -> Message.of((String) null));
+    assertRefused("an id is a String or byte[], not null", () -> Message.of("").id((byte[]) null));
+    assertRefused("a message has a delay or a due time, not both",
+        () -> Message.of("").delay(Duration.ZERO).due(Instant.EPOCH).encode(null));
+    assertRefused("cost is 0, it must be a whole number from 1 to 1000000", () -> Message.of("").cost(0).encode(null));
+  }
+
+  @Test
+  void aServerThatIsNotThereIsNamedOnce() {
+    var server = new Server(RedisClient.create(), "127.0.0.1:1", () -> RedisURI.create("redis://127.0.0.1:1"));
+    var error = assertThrows(DueqException.class, server::check);
+    assertTrue(error.getMessage().matches("cannot reach redis at 127.0.0.1:1: Connection refused.{0,20}"), error.getMessage());
+  }
+
   @Test
   void resultsOfEachCallInEachState() throws Exception {
     try (var server = RedisServer.of(); var client = Client.connect(server.url())) {
