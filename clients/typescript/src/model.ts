@@ -26,7 +26,6 @@ export type PushOutcome = "created" | "exists" | "moved" | "next" | "remembered"
 export type CancelOutcome = "cancelled" | "next" | "leased" | "dead" | "absent";
 export type RescheduleOutcome = "moved" | "conflict" | "leased" | "dead" | "absent";
 export type RunNowOutcome = "moved" | "already" | "leased" | "dead" | "absent";
-export type SettleOutcome = "done" | "until" | "scheduled" | "dead" | "dropped" | "gone" | "lost";
 export type EndKind = "finished" | "expired" | "cancelled";
 
 /** What a push did. */
