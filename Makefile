@@ -49,7 +49,7 @@ check:
 
 dist:
 	@scripts/dist $(ARGS)
-	@$(if $(ARGS),,scripts/clients pack)
+	@$(if $(ARGS),,scripts/clients/pack)
 
 ops:
 	@scripts/ops $(NAME)
@@ -58,7 +58,7 @@ lua:
 	@scripts/lua-dist
 
 clients:
-	@scripts/clients $(ARGS)
+	@scripts/clients/check $(ARGS)
 
 proof:
 	@scripts/proof $(or $(NAME),--list) $(ARGS)

@@ -1,6 +1,6 @@
 """Plants the faults of faults.toml, each in a copy of its client, and checks that a test turns red.
 
-usage: scripts/clients faults [NAME...]     a NAME is that of a client, of a fault, or CLIENT/FAULT
+usage: scripts/clients/faults [NAME...]     a NAME is that of a client, of a fault, or CLIENT/FAULT
 
 A fault is caught if its client still builds and its test fails. First each test runs without a fault:
 one that fails then proves nothing. Exits with 1 if a fault is not caught, or if its text does not occur once.

@@ -38,6 +38,7 @@ type Delivery struct {
 	TraceParent   string
 	Snoozes       int
 	Cost          int
+	Tick          *Tick // the fire that the message stands for, if a schedule has made it
 
 	token string
 	lost  atomic.Bool
@@ -47,7 +48,7 @@ func newDelivery(queue, token string, one granted) *Delivery {
 	return &Delivery{
 		Queue: queue, ID: one.id, Payload: []byte(one.payload), Attempt: int(one.attempt), Crashes: int(one.crashes),
 		IsLastAttempt: one.isLastAttempt, Due: time.UnixMilli(one.dueMs), ExpiresAt: moment(one.expiresAtMs),
-		TraceParent: one.traceParent, Snoozes: int(one.snoozes), Cost: int(one.cost), token: token,
+		TraceParent: one.traceParent, Snoozes: int(one.snoozes), Cost: int(one.cost), Tick: tickOf(one), token: token,
 	}
 }
 

@@ -114,7 +114,7 @@ func asError(err error) *Error {
 	if errors.As(err, &known) {
 		return known
 	}
-	return &Error{Kind: KindInternal, Applied: AppliedUnknown, Text: err.Error(), cause: err}
+	return &Error{Kind: KindInternal, Applied: AppliedUnknown, Text: "a defect of this library: " + err.Error(), cause: err}
 }
 
 func invalid(format string, values ...any) *Error {
@@ -152,15 +152,18 @@ var kinds = map[string]ErrorKind{
 }
 
 var hints = map[string]string{
-	"OOM":       "its memory is full: raise maxmemory; workers drain it meanwhile",
-	"NOAUTH":    "give user and password in the URL: redis://USER:PASSWORD@HOST/",
-	"WRONGPASS": "give user and password in the URL: redis://USER:PASSWORD@HOST/",
-	"MISCONF":   "it cannot persist: look at its log and disk",
-	"WRONGTYPE": "another program uses a key of this queue: `dueq doctor QUEUE` names it",
-	"READONLY":  "it is a replica: redis-cli ROLE names its master",
-	"MOVED":     "the queue is on another node of this cluster: connect with redis+cluster://",
-	"LAYOUT":    "install a newer version of this module",
-	"NOPERM":    "give the user the rights that `dueq acl ROLE QUEUE` lists",
+	"OOM":         "its memory is full: raise maxmemory; workers drain it meanwhile",
+	"NOAUTH":      "give user and password in the URL: redis://USER:PASSWORD@HOST/",
+	"WRONGPASS":   "give user and password in the URL: redis://USER:PASSWORD@HOST/",
+	"MISCONF":     "it cannot persist: look at its log and disk",
+	"WRONGTYPE":   "another program uses a key of this queue: `dueq doctor QUEUE` names it",
+	"READONLY":    "it is a replica: redis-cli ROLE names its master",
+	"CLUSTERDOWN": "it reaches no majority of masters, or slots are served by none: redis-cli CLUSTER NODES",
+	"NOREPLICAS":  "too few replicas follow it: redis-cli INFO replication",
+	"BUSY":        "a script runs for long: redis-cli SCRIPT KILL, or FUNCTION KILL, ends it",
+	"MOVED":       "the queue is on another node of this cluster: connect with redis+cluster://",
+	"LAYOUT":      "install a newer version of this module",
+	"NOPERM":      "give the user the rights that `dueq acl ROLE QUEUE` lists",
 }
 
 // errorOfReply is the error for an error reply such as `LAYOUT this queue has layout 5`.

@@ -6,7 +6,6 @@ import (
 	"hash/crc32"
 	"log/slog"
 	"math"
-	"strings"
 	"sync"
 	"time"
 )
@@ -35,65 +34,6 @@ type host interface {
 	spawn(work func())
 }
 
-// alarm acts at a time. At most one act is under way, and of several times the earliest counts.
-// `act` runs without the lock, and returns when to act again, or never.
-type alarm struct {
-	lock  *sync.Mutex
-	spawn func(work func())
-	act   func() time.Duration
-
-	timer *time.Timer
-	at    time.Duration // never, unless the timer runs
-	sent  time.Duration // when the act under way began; never, unless one is
-	next  time.Duration
-}
-
-func newAlarm(lock *sync.Mutex, spawn func(work func()), act func() time.Duration) *alarm {
-	return &alarm{lock: lock, spawn: spawn, act: act, at: never, sent: never, next: never}
-}
-
-// arm: the caller holds the lock.
-func (a *alarm) arm(at time.Duration) {
-	switch {
-	case a.sent != never:
-		if at > a.sent { // the act under way covers what was due when it began
-			a.next = min(at, a.next)
-		}
-	case at < a.at:
-		a.clear()
-		a.at = at
-		var own *time.Timer
-		own = time.AfterFunc(at-mono(), func() { a.fire(&own) })
-		a.timer = own
-	}
-}
-
-// clear: the caller holds the lock.
-func (a *alarm) clear() {
-	if a.timer != nil {
-		a.timer.Stop()
-	}
-	a.timer, a.at, a.next = nil, never, never
-}
-
-func (a *alarm) fire(own **time.Timer) {
-	a.lock.Lock()
-	defer a.lock.Unlock()
-	if a.timer != *own { // it was cleared meanwhile
-		return
-	}
-	a.timer, a.at, a.sent = nil, never, mono()
-	a.spawn(func() {
-		again := a.act()
-		a.lock.Lock()
-		defer a.lock.Unlock()
-		a.sent = never
-		later := min(again, a.next)
-		a.next = never
-		a.arm(later)
-	})
-}
-
 // node works at one partition: it beats, leads or stands by, promotes, reaps, and learns when to claim.
 type node struct {
 	partition *partition
@@ -103,6 +43,7 @@ type node struct {
 	lock      *sync.Mutex // the consumer's; it guards what follows
 
 	wanted, claiming bool // it should claim as soon as a handler is free; it does so
+	hasTime          bool // it wants to only because the last claim left messages behind
 	newest           *reply
 	leadsUntil       time.Duration
 	heardAt          time.Duration // when the last notice came
@@ -170,83 +111,6 @@ func (n *node) end() {
 	n.lock.Unlock()
 	if _, err := n.partition.call(context.Background(), "beat", "", n.id, "leave"); err != nil {
 		n.log.Info("the other nodes learn in 3 s that this one has stopped", "error", err)
-	}
-}
-
-// want: the caller holds the lock.
-func (n *node) want() {
-	n.wanted = true
-	n.host.dispatch()
-}
-
-func (n *node) wantLocking() {
-	n.lock.Lock()
-	defer n.lock.Unlock()
-	n.want()
-}
-
-// claim returns up to `free` messages, and until when their lease runs at least.
-func (n *node) claim(free int, token string, lease time.Duration) ([]granted, time.Duration) {
-	n.lock.Lock()
-	n.wanted = false
-	n.lock.Unlock()
-	began := mono()
-	read, err := n.sendClaim(free, token, lease)
-	var left int64
-	var all []granted
-	if err == nil {
-		left, all, err = readClaim(read)
-	}
-	n.lock.Lock()
-	defer n.lock.Unlock()
-	n.claiming = false
-	defer notify(n.claimed)
-	if err != nil {
-		n.failed("claim", err)
-		// The lost reply may have told of a head, and its tokens are gone: the next beat tells again.
-		notify(n.beatNow)
-		return nil, 0
-	}
-	n.saw(read, false)
-	isLeft := left > 0 || read.headPassed()
-	n.emptyClaims++
-	if len(all) > 0 {
-		n.emptyClaims = 0
-	}
-	switch {
-	case !isLeft:
-	case len(all) == free:
-		n.want()
-	case !read.paused && n.emptyClaims%16 != 15:
-		// Other nodes may have taken both tokens, and a claim may end 250 expired messages and grant none.
-		time.AfterFunc(time.Millisecond, n.wantLocking)
-	}
-	return all, began + lease
-}
-
-// sendClaim repeats a claim whose reply was lost with the same token, and so finds what it granted.
-func (n *node) sendClaim(free int, token string, lease time.Duration) (*reply, error) {
-	ctx, patience := context.Background(), newPatience()
-	for {
-		read, err := n.partition.call(ctx, "claim", "", free, token, lease.Milliseconds())
-		if err == nil {
-			return read, nil
-		}
-		failure := asError(err)
-		if failure.Code == "HELD" {
-			return n.partition.callPatiently(ctx, "held", "", token)
-		}
-		if !patience.allows(failure, true) {
-			return nil, err
-		}
-		n.failedLocking("claim", err)
-		patience.pause(ctx)
-	}
-}
-
-func (n *node) returnToken() {
-	if _, err := n.partition.call(context.Background(), "claim", "", 0, string(random(16)), 1); err != nil {
-		n.log.Info("a wake-up token was not returned: other nodes look within a second", "error", err)
 	}
 }
 
@@ -432,131 +296,6 @@ func (n *node) sawBeat(read *reply) {
 		n.moving = ""
 		fence := fmt.Sprint("m", *read.epoch)
 		n.host.spawn(func() { n.endStranded(moving, fence) })
-	}
-}
-
-// pops waits for wake-up tokens on a connection of its own, so that the end of ctx ends a call at once.
-func (n *node) pops(ctx context.Context) {
-	key, pause := n.partition.keys.wake, newPatience()
-	var own *server
-	defer func() {
-		if own != nil {
-			own.close()
-		}
-	}()
-	for ctx.Err() == nil {
-		n.lock.Lock()
-		mayWait := n.host.freeHandlers() > 0 && !n.wanted && !n.claiming
-		n.lock.Unlock()
-		if !mayWait {
-			select {
-			case <-n.claimed:
-			case <-ctx.Done():
-			}
-			continue
-		}
-		current, err := n.partition.servers.ofKey(ctx, key)
-		var popped any
-		if err == nil {
-			if own == nil || own.address != current.address {
-				if own != nil {
-					own.close()
-				}
-				own = current.own()
-			}
-			end := context.AfterFunc(ctx, own.close)
-			popped, err = own.call(context.Background(), false, "BLPOP", key, "1")
-			end()
-		}
-		switch {
-		case ctx.Err() != nil:
-		case err != nil:
-			n.failedLocking("BLPOP", err)
-			pause.pause(ctx)
-			n.wantLocking() // the lost reply may have brought a token
-		case popped != nil:
-			pause = newPatience()
-			n.took()
-		}
-	}
-}
-
-// took uses a wake-up token.
-func (n *node) took() {
-	n.lock.Lock()
-	isFree := n.host.freeHandlers() > 0
-	if isFree {
-		n.want()
-	}
-	n.lock.Unlock()
-	if !isFree {
-		n.returnToken()
-	}
-}
-
-func (n *node) notices(ctx context.Context) {
-	channel := n.partition.keys.notice
-	for ctx.Err() == nil {
-		server, err := n.partition.servers.ofKey(ctx, channel)
-		if err == nil {
-			err = server.listen(ctx, channel, n.heard)
-		}
-		if ctx.Err() == nil {
-			n.failedLocking("SSUBSCRIBE", err)
-		}
-		sleep(ctx, fallback) // the beats bring the head meanwhile
-	}
-}
-
-// heard uses a notice: the head became earlier, or is what a promote left. Nil: the subscription begins.
-func (n *node) heard(notice *string) {
-	n.lock.Lock()
-	defer n.lock.Unlock()
-	n.heardAt = mono()
-	switch {
-	case notice == nil:
-		notify(n.beatNow) // what was published before was missed
-	case *notice == "":
-		n.headIs(nil, n.heardAt, false, true)
-	case n.newest != nil && n.newest.incarnation == "":
-		notify(n.beatNow) // a new queue, which has no leader yet
-	case n.partition.clockIsKnown():
-		if headMs := decimal(*notice); headMs != nil {
-			n.headIs(headMs, n.heardAt, false, true)
-		}
-	}
-}
-
-// endStranded ends a batch that stays on its way to another partition for 2.5 s: who moved it may be dead.
-func (n *node) endStranded(moving, fence string) {
-	ctx, own := context.Background(), n.partition
-	words := strings.Fields(moving)
-	if len(words) < 2 {
-		return
-	}
-	tag := words[1]
-	err := func() error {
-		departed, err := own.call(ctx, "depart", fence, "", 0, tag, 5_000)
-		if err != nil || departed.number(0) == 0 {
-			return err
-		}
-		number := departed.number(0)
-		target, err := newPartition(own.servers, own.queue, tag)
-		if err != nil {
-			return err
-		}
-		arrived, err := target.callPatiently(ctx, "arrive", fence, own.tag, number, "")
-		if err != nil {
-			return err
-		}
-		word, _, _ := strings.Cut(arrived.text(0), " ")
-		if ends := map[string]string{"VOID": "back", "APPLIED": "done"}[word]; ends != "" {
-			_, err = own.callPatiently(ctx, "depart", fence, fmt.Sprintf("%s=%d", ends, number), 0, tag, 5_000)
-		}
-		return err
-	}()
-	if err != nil {
-		n.log.Warn("a batch stays on its way to another partition", "error", err)
 	}
 }
 

@@ -38,3 +38,26 @@ func TestABeatThatWasSentBeforeANoticeSparesTheTimerOfTheNotice(t *testing.T) {
 	standby.saw(&reply{sent: mono(), received: mono()}, true)
 	equal(t, standby.promote.at, never)
 }
+
+func TestAClaimOfABacklogWaitsForHandlersThatEndTogether(t *testing.T) {
+	c := newConsumer(&Queue{router: &router{}}, nothing, nil, queueSettings{concurrency: 4}, "node", slog.Default())
+	one := &node{lock: &c.mu, host: c, wanted: true}
+	c.nodes, c.all, c.free = []*node{one}, map[*held]bool{{}: true, {}: true}, 2
+	c.isStopping = true // nothing is claimed
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	equal(t, len(c.wanting()), 1) // a token came
+	one.wanted = false
+	one.wantMore()
+	equal(t, len(c.wanting()), 0)
+	c.gatherUntil = mono()
+	equal(t, len(c.wanting()), 1) // some have not ended in time
+	c.gatherUntil = 0
+	equal(t, len(c.wanting()), 0)
+	one.want()
+	equal(t, len(c.wanting()), 1) // a token came meanwhile
+	one.wanted = false
+	one.wantMore()
+	clear(c.all)
+	equal(t, len(c.wanting()), 1) // all have ended
+}

@@ -76,16 +76,6 @@ func TestIdsAndPayloadsAreAnyBytes(t *testing.T) {
 		}
 		equal(t, string(stored.Payload), string(payload))
 	}
-	for _, id := range []string{"", "a\n", "\x00", strings.Repeat("x", 201)} {
-		_, err := queue.Push(ctx, nil, ID(id))
-		if !errors.Is(err, KindInvalidInput) {
-			t.Errorf("%q: %v", id, err)
-		}
-	}
-	_, err := connected(t, server.url()).Queue("a/b").Push(ctx, nil)
-	if !errors.Is(err, KindInvalidInput) {
-		t.Error(err)
-	}
 }
 
 func TestCallsUnderWayGatherWhatComesMeanwhile(t *testing.T) {
@@ -119,6 +109,41 @@ func TestCallsUnderWayGatherWhatComesMeanwhile(t *testing.T) {
 	equal(t, many[2].Created(), true)
 	if !errors.Is(many[3].Err, KindInvalidInput) {
 		t.Error(many[3].Err)
+	}
+}
+
+func TestTheMessagesOfOneCallerShareACall(t *testing.T) {
+	server := startServer(t)
+	queue := connected(t, server.url()).Queue("q")
+	mustPush(t, queue, "")
+	before := server.calls("evalsha")
+	for round := range 20 {
+		mustPushMany(t, queue, numbered(fmt.Sprint(round, "-"), 100, 0, 0))
+	}
+	equal(t, server.calls("evalsha")-before, 20)
+}
+
+func TestManyCallersOfANewClientCheckItsServerOnce(t *testing.T) {
+	server := startServer(t)
+	queue := connected(t, server.url()).Queue("q")
+	before := server.calls("info")
+	var all sync.WaitGroup
+	for range 64 {
+		all.Add(1)
+		go func() { defer all.Done(); mustPush(t, queue, "") }()
+	}
+	all.Wait()
+	equal(t, server.calls("info")-before, 2) // one of them is that of `before`
+}
+
+func TestIdsThatAreMadeLaterSortLater(t *testing.T) {
+	last := ""
+	for range 10_000 {
+		made := newID()
+		if made <= last || checkID(made) != nil || len(made) != 22 {
+			t.Fatal(last, made)
+		}
+		last = made
 	}
 }
 
@@ -212,57 +237,6 @@ func TestCallsGoOnAfterAKillAndAFreeze(t *testing.T) {
 	equal(t, receive(t, receipts).ID, "frozen")
 }
 
-func TestErrorsSayWhetherTheCallWasApplied(t *testing.T) {
-	defer func(before time.Duration) { patienceLimit = before }(patienceLimit)
-	patienceLimit = 300 * time.Millisecond
-	server := startServer(t)
-	failureOf := func(url, queue string) Error {
-		t.Helper()
-		client, err := Connect(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
-		_, err = client.Queue(queue).Push(ctx, nil, ID("a"))
-		var failure *Error
-		if !errors.As(err, &failure) {
-			t.Fatal(err)
-		}
-		if strings.Contains(err.Error(), "hidden") || strings.Contains(err.Error(), "secret") {
-			t.Errorf("the text has the password: %v", err)
-		}
-		return Error{Kind: failure.Kind, Applied: failure.Applied, Code: failure.Code}
-	}
-	withUser := func(user string) string { return strings.Replace(server.url(), "//", "//"+user+"@", 1) }
-	server.do("SET", "dueq:{taken}:scheduled", "x")
-	equal(t, failureOf(server.url(), "taken"), Error{Kind: KindServer, Applied: AppliedNo, Code: "WRONGTYPE"})
-	mustPush(t, connected(t, server.url()).Queue("later"), "")
-	server.do("HSET", "dueq:{later}:meta", "layout", 99)
-	equal(t, failureOf(server.url(), "later"), Error{Kind: KindUnsupported, Applied: AppliedNo, Code: "LAYOUT"})
-	server.do("ACL", "SETUSER", "poor", "on", ">secret", "~*", "&*", "+info")
-	equal(t, failureOf(withUser("poor:secret"), "q"), Error{Kind: KindDenied, Applied: AppliedNo, Code: "NOPERM"})
-	equal(t, failureOf(withUser("poor:hidden"), "q"), Error{Kind: KindDenied, Applied: AppliedNo, Code: "WRONGPASS"})
-	server.do("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-	equal(t, failureOf(server.url(), "q"), Error{Kind: KindUnsupported, Applied: AppliedNo})
-	server.do("CONFIG", "SET", "maxmemory-policy", "noeviction")
-	server.do("CONFIG", "SET", "maxmemory", 1)
-	equal(t, failureOf(server.url(), "q"), Error{Kind: KindFull, Applied: AppliedNo, Code: "OOM"})
-	server.kill()
-	equal(t, failureOf(server.url(), "q"), Error{Kind: KindUnavailable, Applied: AppliedNo})
-}
-
-func TestBadURLsAreRefusedWithoutTheirPassword(t *testing.T) {
-	for _, url := range []string{
-		"http://host/", "redis+ring://host/", "redis://:secret@host:port/", "redis+cluster://:secret@a:b",
-		"redis+sentinel://a:26379", "redis+cluster://%zz:secret@a:1", "redis+sentinel://a/orders/x",
-	} {
-		_, err := Connect(url)
-		if !errors.Is(err, KindInvalidInput) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v", url, err)
-		}
-	}
-}
-
 func TestACallerThatLeavesLeavesTheBatchToTheOthers(t *testing.T) {
 	server := startServer(t)
 	queue := connected(t, server.url()).Queue("q")
@@ -302,19 +276,10 @@ func TestACallerThatLeavesLeavesTheBatchToTheOthers(t *testing.T) {
 	}
 }
 
-func TestAClosedClientRefusesCalls(t *testing.T) {
-	client := connected(t, startServer(t).url())
-	queue := client.Queue("q")
-	mustPush(t, queue, "")
-	client.Close()
-	client.Close()
-	for _, err := range []error{
-		func() error { _, err := queue.Push(ctx, nil); return err }(),
-		func() error { _, err := queue.Get(ctx, "a"); return err }(),
-		client.Worker().Queue(queue, nothing).Run(ctx),
-	} {
-		if !errors.Is(err, KindInvalidInput) || !strings.Contains(err.Error(), "closed") {
-			t.Error(err)
-		}
+func TestAServerThatIsNotThereIsNamed(t *testing.T) {
+	client := connected(t, "redis://127.0.0.1:1/")
+	_, err := client.servers.one.call(ctx, false, "PING")
+	if err == nil || !strings.HasPrefix(err.Error(), "dueq: cannot reach redis at 127.0.0.1:1: ") {
+		t.Error(err)
 	}
 }

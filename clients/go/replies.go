@@ -113,6 +113,7 @@ type granted struct {
 	expiresAtMs   *int64
 	cost          int64
 	snoozes       int64
+	isTick        bool
 }
 
 // readClaim returns the number of ready messages that the claim left, and what it granted.
@@ -149,6 +150,7 @@ func readDetail(detail string, queueLimit int64) (granted, bool) {
 		one.crashes = numberOf(words, "crashes", 0)
 		one.cost = numberOf(words, "cost", 1)
 		one.snoozes = numberOf(words, "snoozes", 0)
+		_, one.isTick = words["tick"]
 		one.expiresAtMs = expiryOf(words, one.dueMs)
 		limit = numberOf(words, "max_attempts", queueLimit)
 		// Handlers copy it into HTTP headers, so a malformed one is left out.

@@ -118,7 +118,7 @@ func (r *router) messages(ctx context.Context, durability Durability, messages [
 		return answers, errs
 	}
 	newest := r.current()
-	items := make([]*item, len(messages))
+	items, ofLanes := make([]*item, len(messages)), map[*lane][]*item{}
 	var routed sync.WaitGroup
 	single := func(at int) {
 		one := messages[at]
@@ -127,7 +127,8 @@ func (r *router) messages(ctx context.Context, durability Durability, messages [
 	for at, one := range messages {
 		if steps := newest.steps(one.id); len(steps) == 1 {
 			lane := r.lane(laneKey{steps[0].tag, one.verb(), steps[0].fence, durability})
-			items[at] = lane.submit(one.repeatable, one.arguments()...)
+			items[at] = lane.item(one.repeatable, one.arguments()...)
+			ofLanes[lane] = append(ofLanes[lane], items[at])
 			continue
 		}
 		routed.Add(1)
@@ -135,6 +136,9 @@ func (r *router) messages(ctx context.Context, durability Durability, messages [
 			defer routed.Done()
 			single(at)
 		}()
+	}
+	for lane, all := range ofLanes {
+		lane.submitAll(all)
 	}
 	for at, sent := range items {
 		if sent == nil {

@@ -31,7 +31,8 @@ type keys struct {
 
 func keysOf(queue, tag string) (keys, error) {
 	if len(queue) < 1 || len(queue) > 128 || !utf8.ValidString(queue) || badInName.MatchString(queue) {
-		return keys{}, invalid("queue name %.40q: a name has 1 to 128 bytes of UTF-8, no control characters and none of / { }", queue)
+		return keys{}, invalid("queue name %.40q of %d bytes: a name has 1 to 128 bytes, UTF-8, no control characters and none of / { }",
+			queue, len(queue))
 	}
 	if tag != home {
 		queue += "/" + tag

@@ -202,6 +202,56 @@ func TestVectorsOfConfirmations(t *testing.T) {
 	}
 }
 
+func TestVectorsOfSchedules(t *testing.T) {
+	for _, line := range vectors(t, "schedules") {
+		made := Schedule{Name: line["name"].(string)}
+		for name, value := range line["options"].(object) {
+			setOption(t, &made, name, value)
+		}
+		arguments, err := made.arguments()
+		arguments[5] = string(made.Payload)
+		same(t, line, []any{arguments, err}, []any{line["arguments"], nil})
+	}
+}
+
+func setOption(t *testing.T, schedule *Schedule, name string, value any) {
+	number, _ := value.(float64)
+	text, _ := value.(string)
+	us, at := time.Duration(number)*time.Microsecond, time.UnixMilli(int64(number))
+	switch name {
+	case "every_us":
+		schedule.Every = us
+	case "payload":
+		schedule.Payload = []byte(text)
+	case "anchor_ms":
+		schedule.Anchor = at
+	case "missed":
+		schedule.Missed = MissedPolicy(text)
+	case "max":
+		schedule.Max = int(number)
+	case "within_us":
+		schedule.Within = us
+	case "overlap":
+		schedule.Overlap = OverlapPolicy(text)
+	case "jitter_us":
+		schedule.Jitter = us
+	case "start_ms":
+		schedule.Start = at
+	case "end_ms":
+		schedule.End = at
+	case "limit":
+		schedule.Limit = int(number)
+	case "max_attempts":
+		schedule.MaxAttempts = int(number)
+	case "expires_after_us":
+		schedule.ExpiresAfter = us
+	case "on_expire":
+		schedule.OnExpire = Expiry(text)
+	default:
+		t.Fatalf("no option %s", name)
+	}
+}
+
 func TestVectorsOfVerdicts(t *testing.T) {
 	for _, line := range vectors(t, "verdicts") {
 		then := verdictOf(line["result"].(string), line["repeated"].(bool), int64(line["latest_start_us"].(float64)))

@@ -68,7 +68,8 @@ func Lease(lease time.Duration) QueueOption { return func(s *queueSettings) { s.
 // Backoff is the delay between attempts; from 1 s, doubling up to 1 h, without it.
 func Backoff(retry Retry) QueueOption { return func(s *queueSettings) { s.retry = retry } }
 
-// TimeLimit ends the context of a handler after so long; what it returns then counts as ever.
+// TimeLimit ends the context of a handler after so long. What the handler returns then settles the message as always,
+// and the message waits for it: Go cannot end a goroutine.
 func TimeLimit(limit time.Duration) QueueOption {
 	return func(s *queueSettings) { s.timeLimit = limit }
 }
@@ -76,6 +77,11 @@ func TimeLimit(limit time.Duration) QueueOption {
 // Queue adds a queue. Each queue has handlers of its own, so that none waits for another's.
 // [Worker.Run] reports what is wrong with it.
 func (w *Worker) Queue(queue *Queue, handler Handler, options ...QueueOption) *Worker {
+	return w.add(queue, handler, nil, options)
+}
+
+// add adds a queue, whose handler is that of batches unless these are nil.
+func (w *Worker) add(queue *Queue, handler Handler, batches *batches, options []QueueOption) *Worker {
 	settings := queueSettings{16, 30 * time.Second, 0, Exponential(time.Second, time.Hour)}
 	for _, option := range options {
 		option(&settings)
@@ -87,8 +93,10 @@ func (w *Worker) Queue(queue *Queue, handler Handler, options ...QueueOption) *W
 	switch {
 	case queue.err != nil:
 		err = queue.err
-	case handler == nil || settings.retry == nil:
-		err = invalid("queue %s needs a handler and a backoff that are not nil", queue.Name())
+	case handler == nil:
+		err = invalid("queue %s needs a handler: a function of a delivery", queue.Name())
+	case settings.retry == nil:
+		err = invalid("queue %s needs a Backoff that is not nil", queue.Name())
 	case queue.client != w.client:
 		err = invalid("queue %s is of another client", queue.Name())
 	case w.isBegun:
@@ -96,9 +104,12 @@ func (w *Worker) Queue(queue *Queue, handler Handler, options ...QueueOption) *W
 	case hasIt:
 		err = invalid("the worker has queue %s already", queue.Name())
 	case settings.concurrency < 1 || settings.concurrency > 10_000:
-		err = invalid("concurrency is %d, it must be 1 to 10000", settings.concurrency)
+		err = invalid("concurrency is %d, it must be a whole number from 1 to 10000", settings.concurrency)
 	case settings.lease < time.Millisecond || settings.lease > longestLease:
 		err = invalid("the lease is %s, it must be 1 ms to %s", settings.lease, longestLease)
+	}
+	if err == nil && batches != nil {
+		settings, err = batches.configure(settings)
 	}
 	if err != nil {
 		if w.err == nil {
@@ -106,7 +117,7 @@ func (w *Worker) Queue(queue *Queue, handler Handler, options ...QueueOption) *W
 		}
 		return w
 	}
-	w.consumers = append(w.consumers, newConsumer(queue, handler, settings, w.nodeID, w.log))
+	w.consumers = append(w.consumers, newConsumer(queue, handler, batches, settings, w.nodeID, w.log))
 	return w
 }
 
@@ -142,7 +153,7 @@ func (w *Worker) begin() error {
 	case w.isBegun:
 		return invalid("the worker runs, or has run: make a new one")
 	case len(w.consumers) == 0:
-		return invalid("the worker has no queue")
+		return invalid("the worker has no queue: add one by Queue before it runs")
 	}
 	if err := w.consumers[0].queue.check(); err != nil {
 		return err

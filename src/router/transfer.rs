@@ -207,9 +207,10 @@ impl Source {
                 if until_ms <= now_ms as f64 {
                     continue;
                 }
-                // See the block recent_marks of the scripts.
+                // See the block recent_marks of the scripts. Lives of ended messages (7) stay, and are
+                // forgotten here: nothing depends on them.
                 let (id, moves) = match name.first() {
-                    None | Some(0 | 3) => continue,
+                    None | Some(0 | 3 | 7) => continue,
                     Some(4) => (&name[1..], false),
                     Some(5) => (&name[1..], true),
                     Some(6) => (name.get(2..).unwrap_or_default(), true),

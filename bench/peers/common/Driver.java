@@ -12,6 +12,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongConsumer;
 import java.util.function.LongFunction;
+import java.util.function.LongUnaryOperator;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
@@ -21,12 +22,13 @@ import java.util.stream.LongStream;
 abstract class Driver {
     private static final int PAYLOAD_BYTES = 100;
     private static final int DIGITS = 13;
+    private static final String PADDING = "x".repeat(PAYLOAD_BYTES - DIGITS);
 
     /** A message; 0 is due at once. Its payload begins with its due time. */
     record Item(long dueMs, String payload) {
         static Item due(long dueMs) {
-            String digits = String.format("%0" + DIGITS + "d", dueMs == 0 ? System.currentTimeMillis() : dueMs);
-            return new Item(dueMs, digits + "x".repeat(PAYLOAD_BYTES - DIGITS));
+            // A time of this century has as many digits.
+            return new Item(dueMs, (dueMs == 0 ? System.currentTimeMillis() : dueMs) + PADDING);
         }
     }
 
@@ -104,14 +106,16 @@ abstract class Driver {
         long from = unixUs();
         long n = number(request, "n");
         long handled = n;
+        LongUnaryOperator dues = dues(request, n);
         String late = "";
         switch (word(request, "do")) {
             case "open" -> {
                 sink = new Sink();
                 open(word(request, "queue"));
             }
-            case "push" -> calls(n, (int) number(request, "concurrency"), i -> { }, i -> push(Item.due(dueMs(request, i, n))));
-            case "bulk" -> bulk(request, n, (int) number(request, "batch"));
+            case "push" -> calls(n, (int) number(request, "concurrency"), i -> { },
+                i -> push(Item.due(dues.applyAsLong(i))));
+            case "bulk" -> bulk(n, (int) number(request, "batch"), dues);
             case "pace" -> pace(n, number(request, "per_s"), number(request, "delay_ms"));
             case "work" -> {
                 int handlers = (int) number(request, "concurrency");
@@ -132,11 +136,11 @@ abstract class Driver {
         return String.format("{\"from_us\":%d,\"to_us\":%d,\"n\":%d,\"late_us\":[%s]}", from, unixUs(), handled, late);
     }
 
-    private void bulk(String request, long n, int asked) throws Exception {
+    private void bulk(long n, int asked, LongUnaryOperator dues) throws Exception {
         boolean isAsked = asked != 0 && batch > 1;
         long size = isAsked ? asked : batch;
         calls((n + size - 1) / size, isAsked ? 1 : inFlight, i -> { }, call -> pushMany(
-            LongStream.range(call * size, Math.min(n, (call + 1) * size)).mapToObj(i -> Item.due(dueMs(request, i, n))).toList()));
+            LongStream.range(call * size, Math.min(n, (call + 1) * size)).mapToObj(i -> Item.due(dues.applyAsLong(i))).toList()));
     }
 
     private void pace(long n, long perS, long delayMs) throws Exception {
@@ -173,17 +177,22 @@ abstract class Driver {
         }
     }
 
-    private static long dueMs(String request, long i, long n) {
+    /** When each of n messages is due; 0 is at once. */
+    private static LongUnaryOperator dues(String request, long n) {
         long at = number(request, "at_ms");
-        if (at == 0) {
-            return 0;
-        }
-        long place = switch (word(request, "order")) {
-            case "backward" -> n - 1 - i;
-            case "shuffled" -> i * 7_368_787 % n;
-            default -> i;
+        long spread = number(request, "spread_ms");
+        String order = word(request, "order");
+        return i -> {
+            if (at == 0) {
+                return 0;
+            }
+            long place = switch (order) {
+                case "backward" -> n - 1 - i;
+                case "shuffled" -> i * 7_368_787 % n;
+                default -> i;
+            };
+            return at + place * spread / n;
         };
-        return at + place * number(request, "spread_ms") / n;
     }
 
     private static long unixUs() {

@@ -20,7 +20,12 @@ import java.util.concurrent.atomic.AtomicInteger;
 /**
  * An order is rated five stars 48 hours after its delivery, unless its buyer has rated it by then.
  * Replays the orders of a file a million times faster, and fails if the books do not balance.
- * <pre>java -cp CLASSPATH OrderAutoRating.java ORDERS.CSV [SPEED]</pre>
+ * From the folder of the client, with the orders of the repository:
+ * <pre>
+ * mvn -q compile dependency:build-classpath -Dmdep.outputFile=target/classpath
+ * java -cp target/classes:$(cat target/classpath) examples/OrderAutoRating.java \
+ *   ../../examples/order_auto_rating/orders.csv [SPEED]
+ * </pre>
  * REDIS_URL names the server; without it, redis://127.0.0.1:6379/.
  */
 public final class OrderAutoRating {

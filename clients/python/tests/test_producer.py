@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from servers_for_tests import Proxy, RedisServer
@@ -71,10 +72,24 @@ def test_ids_and_payloads_are_any_bytes(server: RedisServer) -> None:
             for bad in ("", "a\n", "\0", "x" * 201):
                 with pytest.raises(DueqError, match="an id has 1 to 200 bytes"):
                     await queue.push("", id=bad)
-            with pytest.raises(TypeError, match="a payload is bytes or str"):
-                await queue.push({"a": 1})  # type: ignore[arg-type]
 
     asyncio.run(main())
+
+
+def test_an_error_of_bad_input_shows_the_value_and_the_rule() -> None:
+    refused: list[tuple[str, Any, dict[str, Any]]] = [
+        ("a payload is a str or bytes, not dict: encode it, such as by json.dumps", {"a": 1}, {}),
+        ("an id is a str or bytes, not int: encode it, such as by json.dumps", "", {"id": 42}),
+        ("message id 'é\\x00' of 3 bytes: an id has 1 to 200 bytes, none of them a control byte", "", {"id": "é\0"}),
+        ("a message has no option dleay: `Options` lists them", "", {"dleay": 5}),
+        ("a time is seconds or a timedelta, not str", "", {"delay": "5"}),
+        ("on_conflict is new, it must be one of keep, reschedule, replace, next", "", {"on_conflict": "new"}),
+        ("cost is 0.5, it must be a whole number from 1 to 1000000", "", {"cost": 0.5}),
+    ]
+    for text, payload, options in refused:
+        with pytest.raises(DueqError, match=f"^{re.escape(text)}$") as caught:
+            dueq.Message(payload, **options)
+        assert caught.value.kind is ErrorKind.INVALID_INPUT
 
 
 def test_calls_under_way_gather_what_comes_meanwhile(server: RedisServer) -> None:

@@ -3,6 +3,7 @@
 // Replays two years of real orders a million times faster: 48 hours become 173 ms, and the run takes a minute.
 // At the end it counts, and fails if the books do not balance.
 //
+//   npm install && npm run build
 //   node dist/examples/order_auto_rating.js ../../examples/order_auto_rating/orders.csv [SPEED]
 //
 // REDIS_URL names the server; without it, redis://127.0.0.1/.

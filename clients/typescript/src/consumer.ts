@@ -206,7 +206,7 @@ export class Consumer implements Host {
   private failed(held: Held, error: unknown): Settlement {
     if (this.isStopping && held.isAborted) return Settlement.release();
     const settlement = Settlement.retry(error);
-    if (!held.isLost) this.log("warn", `the handler of ${held.name} failed: ${settlement.text}`, error);
+    if (!held.isLost) this.log("warn", `the handler of ${held.name} failed`, error);
     return settlement;
   }
 

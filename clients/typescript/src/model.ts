@@ -12,9 +12,18 @@ export type Moment = Date | number;
 /** Text is sent as UTF-8. */
 export type Bytes = string | Uint8Array;
 
+/** Where a message is in its life. */
 export type MessageState = "scheduled" | "ready" | "leased" | "dead";
-/** What a push does if its id waits already. `next`: as `replace`; of a leased message, it follows the delivery. */
+/**
+ * What a push does if its id waits already.
+ *
+ * - `keep`: the push changes nothing
+ * - `reschedule`: the message gets the due time of the push
+ * - `replace`: the message gets the due time, the payload and the options of the push
+ * - `next`: as `replace`; of a message that a handler has, the new one follows its delivery
+ */
 export type OnConflict = (typeof CONFLICTS)[number];
+/** What becomes of a message that expires. */
 export type OnExpire = "dead" | "drop";
 /**
  * - `exists`: the id is in the queue; nothing was changed. A repeated push has this outcome
@@ -71,20 +80,35 @@ export interface MessageEnd {
 export interface Options {
   /** 1 to 200 bytes without control bytes. Without one the library makes one. */
   id?: Bytes;
+  /** The message is due this long after the server has it. */
   delay?: Milliseconds;
+  /** The message is due at this moment. */
   due?: Moment;
+  /** The message is due up to this much later, by its id: for many messages of one due time. */
   spread?: Milliseconds;
+  /** After how many failed attempts the message is dead; without it the queue's limit, which is 20 by default. */
   maxAttempts?: number;
+  /** What the push does if a message of this id waits already; `keep` without it. */
   onConflict?: OnConflict;
+  /** The W3C traceparent of the push, which the handler gets. */
   traceParent?: string;
+  /** No attempt starts later than this after the due time. */
   expiresAfter?: Milliseconds;
+  /** No attempt starts after this moment. */
   expiresAt?: Moment;
+  /** What becomes of a message that expires; `dead` without it. */
   onExpire?: OnExpire;
+  /** How much of the queue's rate each attempt uses; 1 without it. */
   cost?: number;
+  /** For this long from the push, no other push stores a message of this id; 30 days at most. */
   window?: Milliseconds;
+  /** Stores the message although the window of an earlier push remembers its id. */
   reuse?: boolean;
+  /** How far later pushes of this id can postpone the message, from its first push on. */
   maxWait?: Milliseconds;
+  /** Replaces a dead message of this id too; with `replace` or `next`. */
   revive?: boolean;
+  /** Stores the message only if nothing happened to its id since a cancel at this server time, at most 12 s ago. */
   undoMs?: number;
 }
 
@@ -117,7 +141,8 @@ export class Message {
     readonly payload: Bytes,
     private readonly given: Options = {},
   ) {
-    for (const name in given) if (!OPTIONS.has(name)) throw invalid(`a message has no option ${name}`);
+    for (const name in given)
+      if (!OPTIONS.has(name)) throw invalid(`a message has no option ${name}: \`Options\` lists them`);
     const sent = wordOf("a payload", payload);
     const size = Buffer.byteLength(sent);
     if (size > MAX_PAYLOAD_BYTES) {
@@ -192,9 +217,8 @@ export function within(name: string, number: number, most: number): number {
 
 /** Rounded up to whole milliseconds, so that nothing is early. */
 export function milliseconds(time: Milliseconds): number {
-  if (!(typeof time === "number" && time >= 0 && time < 1e15)) {
-    throw invalid(`a time is 0 ms to 100 years, not ${time} ms`);
-  }
+  if (typeof time !== "number") throw invalid(`a time is a number of milliseconds, not ${kindOf(time)}`);
+  if (!(time >= 0 && time < 1e15)) throw invalid(`a time is 0 ms to 100 years, not ${time} ms`);
   // A sum such as 0.1 + 0.2 has a little too much: less than a microsecond is its own inexactness.
   return Math.ceil(Math.round(time * 1_000) / 1_000);
 }
@@ -229,11 +253,15 @@ export function isTraceParent(text: string): boolean {
   return TRACE_PARENT.test(text);
 }
 
+function kindOf(value: unknown): string {
+  return value === null ? "null" : typeof value;
+}
+
 /** The bytes of a text. A lone surrogate from U+DC80 on is the byte that `shown` could not decode. */
 export function encoded(what: string, text: Bytes): Buffer {
   if (text instanceof Uint8Array) return Buffer.isBuffer(text) ? text : Buffer.from(text);
   if (typeof text !== "string") {
-    throw invalid(`${what} is a string or a Uint8Array, not ${typeof text}: encode it, such as by JSON.stringify`);
+    throw invalid(`${what} is a string or a Uint8Array, not ${kindOf(text)}: encode it, such as by JSON.stringify`);
   }
   if (!LONE.test(text)) return Buffer.from(text);
   const parts = Array.from(text, (one) => (LONE.test(one) ? Buffer.of(one.charCodeAt(0) - 0xdc00) : Buffer.from(one)));
@@ -261,7 +289,8 @@ export function checkedId(id: Bytes): Buffer {
   const raw = encoded("an id", id);
   if (raw.length < 1 || raw.length > 200 || CONTROL.test(raw.toString("latin1"))) {
     const start = JSON.stringify(shown(raw.subarray(0, 40)));
-    throw invalid(`message id ${start}: an id has 1 to 200 bytes, none of them a control byte`);
+    const rule = "an id has 1 to 200 bytes, none of them a control byte";
+    throw invalid(`message id ${start} of ${raw.length} bytes: ${rule}`);
   }
   return raw;
 }

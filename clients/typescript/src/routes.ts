@@ -19,7 +19,8 @@ export class Keys {
     const bytes = Buffer.byteLength(queue);
     if (bytes < 1 || bytes > 128 || BAD_IN_NAME.test(queue)) {
       const name = JSON.stringify(queue.slice(0, 40));
-      throw invalid(`queue name ${name}: a name has 1 to 128 bytes, no control characters and none of / { }`);
+      const rule = "a name has 1 to 128 bytes, no control characters and none of / { }";
+      throw invalid(`queue name ${name} of ${bytes} bytes: ${rule}`);
     }
     const base = `dueq:{${tag === HOME ? queue : `${queue}/${tag}`}}:`;
     this.ten = SUFFIXES.map((suffix) => base + suffix);

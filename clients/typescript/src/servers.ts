@@ -218,7 +218,9 @@ const SCHEMES = /^(rediss?|valkeys?|unix)(?:\+(cluster|sentinel))?:\/\/(?:([^?]*
 export function serversOf(url: string, driver: Driver, tls: ConnectionOptions | undefined): Servers {
   const [, scheme, kind, user, rest, query] = SCHEMES.exec(url) ?? [];
   if (scheme === undefined || (scheme === "unix" && kind)) {
-    throw invalid("a URL begins with redis://, rediss:// or unix://, or with redis+cluster:// or redis+sentinel://");
+    const given = JSON.stringify(/^(.*?):\/\//.exec(url)?.[1] ?? "");
+    const known = "redis, rediss or unix, or redis+cluster or redis+sentinel";
+    throw invalid(`the scheme of the URL is ${given}: it must be ${known}`);
   }
   const parameters = new URLSearchParams(query);
   const credentials = credentialsOf(...cut(user ?? "", ":"));

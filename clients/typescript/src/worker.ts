@@ -16,6 +16,7 @@ export interface QueueOptions {
   concurrency?: number;
   /** How long a message stays with a worker that has died; 30 s without it. It is extended while the handler runs. */
   lease?: Milliseconds;
+  /** The delays between attempts; from 1 s, doubling up to 1 h, without it. */
   retry?: Retry;
   /** How long a handler may run before it is aborted, and its message retried. */
   timeLimit?: Milliseconds;
@@ -48,6 +49,9 @@ export class Worker {
     if (this.consumers.some((consumer) => consumer.queue.name === one.name)) {
       throw invalid(`the worker has queue ${one.name} already`);
     }
+    if (typeof handler !== "function" && !(handler instanceof InBatches)) {
+      throw invalid(`queue ${one.name} needs a handler: a function of a delivery`);
+    }
     const settings = {
       concurrency: within("concurrency", options.concurrency ?? 16, 10_000),
       leaseMs: within("lease", milliseconds(options.lease ?? 30_000), MAX_LEASE_MS),
@@ -64,7 +68,7 @@ export class Worker {
   /** Handles messages until `stop`, or until the signal is aborted, and until the handlers have ended then. */
   async run({ grace = 10_000, signal }: RunOptions = {}): Promise<void> {
     if (this.began) throw invalid("the worker runs, or has run: make a new one");
-    if (!this.consumers.length) throw invalid("the worker has no queue");
+    if (!this.consumers.length) throw invalid("the worker has no queue: add one by `queue` before it runs");
     this.client.check();
     const graceMs = milliseconds(grace);
     this.began = true;

@@ -64,9 +64,23 @@ test("ids and payloads of any bytes come back", async () => {
     for (const id of ["", "a\n", "\0", "x".repeat(201)]) {
       await assert.rejects(queue.push("", { id }), /an id has 1 to 200 bytes/);
     }
-    await assert.rejects(queue.push({ a: 1 } as unknown as string), /a payload is a string or a Uint8Array/);
-    await assert.rejects(queue.push("", { dleay: 5 } as object), /no option dleay/);
   });
+});
+
+test("an error of bad input shows the value and the rule", () => {
+  const refused: [string, unknown, object][] = [
+    ["a payload is a string or a Uint8Array, not object: encode it, such as by JSON.stringify", { a: 1 }, {}],
+    ["a payload is a string or a Uint8Array, not null: encode it, such as by JSON.stringify", null, {}],
+    ["an id is a string or a Uint8Array, not number: encode it, such as by JSON.stringify", "", { id: 42 }],
+    ['message id "é\\u0000" of 3 bytes: an id has 1 to 200 bytes, none of them a control byte', "", { id: "é\0" }],
+    ["a message has no option dleay: `Options` lists them", "", { dleay: 5 }],
+    ["a time is a number of milliseconds, not string", "", { delay: "5" }],
+    ["onConflict is new, it must be one of keep, reschedule, replace, next", "", { onConflict: "new" }],
+    ["cost is 0.5, it must be a whole number from 1 to 1000000", "", { cost: 0.5 }],
+  ];
+  for (const [message, payload, options] of refused) {
+    assert.throws(() => new Message(payload as string, options), { kind: "invalid_input", applied: "no", message });
+  }
 });
 
 test("calls under way gather what comes meanwhile", async () => {

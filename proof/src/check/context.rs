@@ -89,6 +89,8 @@ pub(super) struct Epoch {
     /// When the first and the last reply of the epoch came.
     pub(super) first_us: u64,
     pub(super) last_us: u64,
+    /// When the last call that the epoch answered was sent: it existed at that time or later.
+    pub(super) asked_us: u64,
     /// The latest time of the server in any reply, in ms.
     pub(super) latest_ms: u64,
     /// Whether the harness emptied the store.

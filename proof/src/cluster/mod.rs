@@ -28,6 +28,7 @@ use crate::kit::proxy::{Mode, Proxy};
 use crate::queues::{ON_CLUSTER, served_queues};
 use crate::run::heartbeat::Heartbeat;
 use crate::run::log::Log;
+use crate::run::programs;
 use crate::run::schedule::{Course, follow, pause_ms};
 use crate::run::settle::{Parts, settle};
 use crate::run::shim::{self, Control};
@@ -43,6 +44,8 @@ const MASTERS: usize = 3;
 const RATE: u64 = 200;
 /// Operations per second of the canceller.
 const CANCELLER_RATE: u64 = 40;
+/// The messages per second of a producer in another language.
+const PROGRAM_RATE: u32 = 20;
 /// The pause between two deaths of processes, in ms: a new process first connects to all servers.
 const PROCESS_PAUSE_MS: std::ops::Range<u64> = 2_000..8_000;
 const CREW: [(Role, &str, &[&str]); 6] = [
@@ -200,9 +203,15 @@ async fn crew(
 ) -> Result<Vec<Arc<Place>>> {
     let (mut crew, epoch_us) = (Vec::new(), now_us());
     let first = nodes.all().first().context("no servers")?.proxy.port();
+    // This proxy is not used: on a cluster a process reaches every server by that server's own proxy.
+    let place = async |role: Role, name: &str, arguments: Vec<String>| {
+        let proxy = (Proxy::start(first, Mode::Pass).await?, None);
+        let shim = Control::new(library, &folder.join(format!("{name}.shim")))?;
+        let (url, folder) = (nodes.url(), folder.to_owned());
+        anyhow::Ok(Place::new(name, role, proxy, url, shim, folder, arguments))
+    };
     for (role, word, names) in CREW {
         for name in names {
-            let shim = Control::new(library, &folder.join(format!("{name}.shim")))?;
             let mut arguments = options.role_arguments(word);
             let mut argue = |flag: &str, value: String| arguments.extend([flag.into(), value]);
             match role {
@@ -224,20 +233,11 @@ async fn crew(
                 "p3" => arguments.push("--once".into()),
                 _ => {}
             }
-            // This proxy is not used: on a cluster a process reaches every server by that server's
-            // own proxy.
-            let proxy = Proxy::start(first, Mode::Pass).await?;
-            let folder = folder.to_owned();
-            crew.push(Place::new(
-                name,
-                role,
-                (proxy, None),
-                nodes.url(),
-                shim,
-                folder,
-                arguments,
-            ));
+            crew.push(place(role, name, arguments).await?);
         }
+    }
+    for (role, name, arguments) in programs::members(options, PROGRAM_RATE)? {
+        crew.push(place(role, &name, arguments).await?);
     }
     Ok(crew)
 }

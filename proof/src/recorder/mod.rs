@@ -7,7 +7,7 @@ mod reply;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Result, ensure};
@@ -110,12 +110,15 @@ pub fn outcome<T>(result: Result<T, Error>, word: impl Fn(T) -> String) -> Strin
     }
 }
 
-/// Whether the process freezes itself as soon as it has taken a batch out of a partition.
-static FREEZES: AtomicBool = AtomicBool::new(false);
+/// Until when the process freezes itself as soon as it has taken a batch out of a partition.
+static FREEZES_UNTIL_US: AtomicU64 = AtomicU64::new(0);
+/// For how long. The harness waits longer: nobody would wake a process that freezes itself later.
+const FREEZES_FOR_US: u64 = 8_000_000;
 
-/// Makes the process freeze itself when it has taken the next batch out of a partition.
+/// Makes the process freeze itself when it has taken the next batch out of a partition, unless that
+/// takes long.
 pub fn freeze_with_a_batch() {
-    FREEZES.store(true, Ordering::Relaxed);
+    FREEZES_UNTIL_US.store(now_us() + FREEZES_FOR_US, Ordering::Relaxed);
 }
 
 fn freeze_if(event: &Event) {
@@ -124,7 +127,7 @@ fn freeze_if(event: &Event) {
         _ => return,
     };
     if matches!(answer, Answer::Departed { is_new: true, .. })
-        && FREEZES.swap(false, Ordering::Relaxed)
+        && FREEZES_UNTIL_US.swap(0, Ordering::Relaxed) > now_us()
         && let Err(error) = signal(getpid(), Signal::STOP)
     {
         tracing::warn!(%error, "cannot stop");

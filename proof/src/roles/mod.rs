@@ -122,6 +122,12 @@ pub struct Options {
     pub broken: Option<crate::broken::Program>,
 }
 
+impl Options {
+    fn is_cluster(&self) -> bool {
+        self.url.contains("cluster://")
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
     Producer,
@@ -162,8 +168,7 @@ pub async fn run(options: Options) -> Result<()> {
     if matches!(options.broken, Some(Program::LostClaimsForgotten)) {
         dueq::harness::forget_lost_claims();
     }
-    let is_cluster = options.url.contains("cluster://");
-    let diary = Diary::begin(&options.history, role, &options.name, is_cluster)?;
+    let diary = Diary::begin(&options.history, role, &options.name, options.is_cluster())?;
     if options.older.is_some() {
         diary.write(&Event::OlderScripts);
     }

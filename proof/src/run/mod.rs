@@ -4,6 +4,7 @@
 pub mod heartbeat;
 pub mod log;
 mod places;
+pub(crate) mod programs;
 pub mod schedule;
 pub mod settle;
 pub mod shim;
@@ -73,7 +74,7 @@ pub struct Options {
     pub cluster_faults: Option<Vec<crate::cluster::Kind>>,
     /// Programs in other languages that work and push beside the others: a file with a line for
     /// each, its name and the words that start it before `work QUEUE` and `push QUEUE FILE`
-    #[arg(long, conflicts_with = "cluster")]
+    #[arg(long)]
     pub programs: Option<PathBuf>,
     /// The server program [default: DUEQ_TEST_SERVERS, or what is on PATH]
     #[arg(long, value_parser = program)]

@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::Options;
+use super::programs;
 use super::shim::Control;
 use super::stage::REPLICA_SIGN;
 use super::store::Store;
@@ -22,10 +23,8 @@ const WORKERS: [&str; 3] = ["w1", "w2", "w3"];
 const SCHEDULER: &str = "s1";
 const SERVERS: [&str; 2] = ["h1", "h2"];
 const CONSUMER: &str = "k1";
-/// The messages per second of a producer in another language, and the handlers of a worker, which
-/// its program chooses.
-const PROGRAM_RATE: &str = "50";
-const PROGRAM_HANDLERS: &str = "32";
+/// The messages per second of a producer in another language.
+const PROGRAM_RATE: u32 = 50;
 /// The delay of each piece between one server of HTTP and Redis, in ms: so a consumer often
 /// disconnects between the grant and its answer.
 const SLOW_MS: std::ops::Range<u64> = 0..12;
@@ -78,8 +77,9 @@ pub(super) async fn crew(
             crew.push(places.place(role, name).await?);
         }
     }
-    if let Some(programs) = &options.programs {
-        crew.extend(places.programs(programs).await?);
+    for (role, name, arguments) in programs::members(options, PROGRAM_RATE)? {
+        let place = places.with(role, &name, Mode::Pass, None, arguments);
+        crew.push(place.await?);
     }
     if http_queues(options.queues).next().is_some() {
         crew.extend(places.over_http().await?);
@@ -138,26 +138,6 @@ impl Places<'_> {
             arguments.extend(["--poison-every".into(), every.to_string()]);
         }
         self.with(role, name, usual, None, arguments).await
-    }
-
-    /// A worker and a producer for each program in another language.
-    async fn programs(&self, list: &Path) -> Result<Vec<Arc<Place>>> {
-        let list = std::fs::read_to_string(list).with_context(|| list.display().to_string())?;
-        let mut places = Vec::new();
-        for (language, command) in list.lines().filter_map(|line| line.split_once(' ')) {
-            for (role, kind) in [(Role::Worker, "work"), (Role::Producer, "push")] {
-                let mut arguments = self.options.role_arguments("program");
-                arguments.extend(["--command".into(), command.to_owned()]);
-                if role == Role::Producer {
-                    arguments.extend(["--pushes", "--rate", PROGRAM_RATE].map(str::to_owned));
-                } else {
-                    arguments.extend(["--concurrency", PROGRAM_HANDLERS].map(str::to_owned));
-                }
-                let name = format!("{language}-{kind}");
-                places.push(self.with(role, &name, Mode::Pass, None, arguments).await?);
-            }
-        }
-        Ok(places)
     }
 
     /// Starts servers of HTTP, and a consumer that reaches each of them through a proxy.

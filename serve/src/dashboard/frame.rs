@@ -255,7 +255,7 @@ const DONE: &[(&str, &str)] = &[
         "closed",
         "The queue is closed for that time: workers claim nothing until then.",
     ),
-    ("limits", "The limits are set."),
+    ("limits", "The limits are set, from the next claim on."),
     ("pushed", "The message is pushed."),
     (
         "replaced",
@@ -316,8 +316,10 @@ const DONE: &[(&str, &str)] = &[
         "Nothing was selected, so nothing was changed.",
     ),
     ("no_queue", "There is no queue of this name."),
-    ("begun", "The operation has begun."),
-    ("stopping", "The operation stops after its step."),
+    (
+        "stopping",
+        "The operation was asked to stop: it ends its step.",
+    ),
     (
         "drained",
         "The process is drained: it takes nothing new, and ends what it has.",

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use dueq::inspect::EndKind;
 use dueq::{Message, QueueLimits};
 
-use crate::support::{HOUR, push_and_claim, setup};
+use crate::support::{HOUR, ids, push_and_claim, setup};
 
 #[tokio::test]
 async fn a_life_is_told_until_its_end_and_after_it() -> Result<()> {
@@ -40,5 +40,36 @@ async fn a_life_is_told_until_its_end_and_after_it() -> Result<()> {
 
     queue.configure(QueueLimits::new().keep_no_life()).await?;
     assert_eq!(queue.stats().await?.keep_life_ms, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn lives_go_with_their_messages_to_other_partitions() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    queue
+        .configure(QueueLimits::new().keep_life_for(HOUR))
+        .await?;
+    let ids = ids(20);
+    for id in &ids {
+        queue.push("").id(id).delay(HOUR).await?;
+        let _ = queue.reschedule(id, 2 * HOUR).await?;
+    }
+    let (ended, waiting) = ids.split_at(5);
+    for id in ended {
+        let _ = queue.cancel(id).await?;
+    }
+    // The lives of ended messages stay behind. The change does not wait for their end.
+    queue.partition_into(3).await?;
+    for id in waiting {
+        let life = queue.life_of(id).await?;
+        let what: Vec<_> = life.iter().map(|event| event.what.as_str()).collect();
+        assert_eq!(what, ["push", "reschedule"], "{id}");
+    }
+    let queue_is = queue.stats().await?;
+    assert_eq!(
+        (queue_is.scheduled, queue_is.keep_life_ms),
+        (15, Some(3_600_000))
+    );
     Ok(())
 }

@@ -2,6 +2,7 @@
 // Replays the orders of a file a million times faster, and fails if the books do not balance.
 //
 // usage: go run ./examples/order_auto_rating [-speed N] ORDERS.CSV     (order_id, delivered_at, reviewed_at, review_score)
+// The repository has the orders: from the folder of the client, ../../examples/order_auto_rating/orders.csv.
 // REDIS_URL names the server; without it, redis://127.0.0.1:6379/.
 package main
 

@@ -224,8 +224,13 @@ class Consumer:
         if self._threads is None:
             if self._settings.time_limit is None:
                 return await handler(delivery)
-            async with asyncio.timeout(self._settings.time_limit):
-                return await handler(delivery)
+            try:
+                async with asyncio.timeout(self._settings.time_limit) as limit:
+                    return await handler(delivery)
+            except TimeoutError:
+                if limit.expired():
+                    raise TimeoutError(f"the time limit of {self._settings.time_limit} s has passed") from None
+                raise
         run = contextvars.copy_context().run
         future = asyncio.get_running_loop().run_in_executor(self._threads, run, handler, delivery)
         try:

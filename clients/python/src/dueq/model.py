@@ -10,12 +10,13 @@ import zlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from .errors import invalid
 
 Seconds = float | timedelta
 Id = str | bytes
+_Word = TypeVar("_Word", bound=StrEnum)
 
 MAX_DELAY_MS = 3_155_760_000_000  # 100 years
 MAX_WINDOW_MS = 2_592_000_000  # 30 days
@@ -25,6 +26,8 @@ TRACE_PARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a
 
 
 class MessageState(StrEnum):
+    """Where a message is in its life."""
+
     SCHEDULED = "scheduled"
     READY = "ready"
     LEASED = "leased"
@@ -35,13 +38,18 @@ class OnConflict(StrEnum):
     """What a push does if its id waits already."""
 
     KEEP = "keep"
+    """The push changes nothing."""
     RESCHEDULE = "reschedule"
+    """The message gets the due time of the push."""
     REPLACE = "replace"
+    """The message gets the due time, the payload and the options of the push."""
     NEXT = "next"
     """As `REPLACE`; of a message that a handler has, the new one follows its delivery."""
 
 
 class OnExpire(StrEnum):
+    """What becomes of a message that expires."""
+
     DEAD = "dead"
     DROP = "drop"
 
@@ -156,21 +164,35 @@ class Options(TypedDict, total=False):
     id: Id
     """1 to 200 bytes without control bytes. Without one the library makes one."""
     delay: Seconds
+    """The message is due this long after the server has it."""
     due: datetime | int
-    """A moment: a `datetime` with a zone, or Unix milliseconds of the server."""
+    """The message is due at this moment: a `datetime` with a zone, or Unix milliseconds of the server."""
     spread: Seconds
+    """The message is due up to this much later, by its id: for many messages of one due time."""
     max_attempts: int
+    """After how many failed attempts the message is dead; without it the queue's limit, which is 20 by default."""
     on_conflict: OnConflict
+    """What the push does if a message of this id waits already; `KEEP` without it."""
     trace_parent: str
+    """The W3C traceparent of the push, which the handler gets."""
     expires_after: Seconds
+    """No attempt starts later than this after the due time."""
     expires_at: datetime | int
+    """No attempt starts after this moment."""
     on_expire: OnExpire
+    """What becomes of a message that expires; `DEAD` without it."""
     cost: int
+    """How much of the queue's rate each attempt uses; 1 without it."""
     window: Seconds
+    """For this long from the push, no other push stores a message of this id; 30 days at most."""
     reuse: bool
+    """Stores the message although the window of an earlier push remembers its id."""
     max_wait: Seconds
+    """How far later pushes of this id can postpone the message, from its first push on."""
     revive: bool
+    """Replaces a dead message of this id too; with `REPLACE` or `NEXT`."""
     undo_ms: int
+    """Stores the message only if nothing happened to its id since a cancel at this server time, at most 12 s ago."""
 
 
 class Message:
@@ -181,20 +203,16 @@ class Message:
     def __init__(self, payload: bytes | str, **given: Any) -> None:
         unknown = given.keys() - Options.__annotations__.keys()
         if unknown:
-            raise TypeError(f"a message has no option {sorted(unknown)[0]!r}")
-        if not isinstance(payload, bytes | str):
-            raise TypeError(
-                f"a payload is bytes or str, not {type(payload).__name__}: encode it, such as by json.dumps"
-            )
+            raise invalid(f"a message has no option {sorted(unknown)[0]}: `Options` lists them")
         self._given = given
-        self.payload = encoded(payload)
+        self.payload = _encoded("a payload", payload)
         if len(self.payload) > MAX_PAYLOAD_BYTES:
             text = f"the payload has {len(self.payload)} bytes, no queue takes more than {MAX_PAYLOAD_BYTES}"
             raise invalid(text, "TOO_LARGE")
         self.id = checked_id(given["id"]) if given.get("id") is not None else new_id()
         self.due = _spread(due_word(given.get("delay"), given.get("due")), given.get("spread"), self.id)
         conflict = given.get("on_conflict")
-        self.on_conflict = OnConflict(conflict) if conflict else OnConflict.KEEP
+        self.on_conflict = _one_of(OnConflict, "on_conflict", conflict) if conflict else OnConflict.KEEP
         # A repeated push with `NEXT` changes nothing if the first one was applied.
         self.repeatable = self.on_conflict in (OnConflict.KEEP, OnConflict.NEXT)
         self.options = " ".join(_words(given, self.on_conflict, self.due)) if given else ""
@@ -225,7 +243,7 @@ def _words(given: dict[str, Any], on_conflict: OnConflict, due: str) -> list[str
         words.append(f"expires=+{_within('expires_after in ms', milliseconds(after), MAX_DELAY_MS)}")
     elif at is not None:
         words.append(f"expires={unix_ms(at)}")
-    if OnExpire(given.get("on_expire") or OnExpire.DEAD) is OnExpire.DROP:
+    if _one_of(OnExpire, "on_expire", given.get("on_expire") or OnExpire.DEAD) is OnExpire.DROP:
         if after is None and at is None:
             raise invalid("on_expire is set and the message does not expire: set expires_after or expires_at too")
         words.append("on_expire=drop")
@@ -252,17 +270,24 @@ def _words(given: dict[str, Any], on_conflict: OnConflict, due: str) -> list[str
 
 
 def _within(name: str, number: int, most: int) -> int:
-    if not isinstance(number, int) or isinstance(number, bool):
-        raise TypeError(f"{name} is an int, not {type(number).__name__}")
-    if not 1 <= number <= most:
-        raise invalid(f"{name} is {number}, it must be 1 to {most}")
+    if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= most:
+        raise invalid(f"{name} is {number!r}, it must be a whole number from 1 to {most}")
     return number
+
+
+def _one_of(kind: type[_Word], name: str, value: str) -> _Word:
+    try:
+        return kind(value)
+    except ValueError:
+        raise invalid(f"{name} is {value}, it must be one of {', '.join(kind)}") from None
 
 
 def milliseconds(time: Seconds) -> int:
     """Rounded up to whole milliseconds, so that nothing is early."""
     if isinstance(time, timedelta):
         return -(-time // timedelta(milliseconds=1))
+    if not isinstance(time, int | float):
+        raise invalid(f"a time is seconds or a timedelta, not {type(time).__name__}")
     if not 0 <= time < 1e12:
         raise invalid(f"a time is 0 s to 100 years, not {time} s")
     # A float such as 0.007 has a little too much: less than a microsecond is its own inexactness.
@@ -274,8 +299,8 @@ def unix_ms(moment: datetime | int) -> int:
         if moment.tzinfo is None:
             raise invalid(f"the datetime {moment} has no zone: use datetime.now(timezone.utc) and the like")
         moment = -(-(moment - datetime.fromtimestamp(0, moment.tzinfo)) // timedelta(milliseconds=1))
-    if not 0 <= moment < 10**15:
-        raise invalid(f"a moment is in Unix milliseconds, not {moment}")
+    if not isinstance(moment, int) or not 0 <= moment < 10**15:
+        raise invalid(f"a moment is a datetime or whole Unix milliseconds, not {moment!r}")
     return moment
 
 
@@ -299,6 +324,12 @@ def _spread(due: str, window: Seconds | None, id: bytes) -> str:
     return f"+{int(due) + later}" if due[0] == "+" else str(int(due) + later)
 
 
+def _encoded(what: str, text: Id) -> bytes:
+    if not isinstance(text, bytes | str):
+        raise invalid(f"{what} is a str or bytes, not {type(text).__name__}: encode it, such as by json.dumps")
+    return encoded(text)
+
+
 def encoded(text: Id) -> bytes:
     return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
 
@@ -309,11 +340,11 @@ def shown(id: bytes) -> str:
 
 
 def checked_id(id: Id) -> bytes:
-    if not isinstance(id, bytes | str):
-        raise TypeError(f"an id is str or bytes, not {type(id).__name__}")
-    raw = encoded(id)
+    raw = _encoded("an id", id)
     if not 1 <= len(raw) <= 200 or _CONTROL.search(raw):
-        raise invalid(f"message id {raw[:40]!r}: an id has 1 to 200 bytes, none of them a control byte")
+        start = raw[:40].decode(errors="replace")
+        text = f"message id {start!r} of {len(raw)} bytes: an id has 1 to 200 bytes, none of them a control byte"
+        raise invalid(text)
     return raw
 
 

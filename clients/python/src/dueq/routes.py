@@ -22,8 +22,8 @@ class Keys:
 
     def __init__(self, queue: str, tag: str = HOME) -> None:
         if not 1 <= len(queue.encode()) <= 128 or _BAD_IN_NAME.search(queue):
-            text = f"queue name {queue[:40]!r}: a name has 1 to 128 bytes, no control characters and none of / {{ }}"
-            raise invalid(text)
+            rule = "a name has 1 to 128 bytes, no control characters and none of / { }"
+            raise invalid(f"queue name {queue[:40]!r} of {len(queue.encode())} bytes: {rule}")
         base = f"dueq:{{{queue if tag == HOME else f'{queue}/{tag}'}}}:"
         self.ten = tuple(base + suffix for suffix in _SUFFIXES)
         self.meta, self.wake, self.notice = self.ten[-1], base + "wake", base + "notice"

@@ -197,7 +197,8 @@ def servers_of(url: str) -> Servers:
     scheme, _, rest = url.partition("://")
     base, _, kind = scheme.partition("+")
     if base not in ("redis", "rediss", "valkey", "valkeys", "unix") or kind not in ("", "cluster", "sentinel"):
-        raise invalid("a URL begins with redis://, rediss:// or unix://, or with redis+cluster:// or redis+sentinel://")
+        known = "redis, rediss or unix, or redis+cluster or redis+sentinel"
+        raise invalid(f"the scheme of the URL is {scheme if '://' in url else ''!r}: it must be {known}")
     base = base.replace("valkeys", "rediss").replace("valkey", "redis")
     if not kind:
         try:

@@ -50,8 +50,10 @@ class Worker:
         queue = self._client.queue(queue) if isinstance(queue, str) else queue
         if any(consumer.queue.name == queue.name for consumer in self._consumers):
             raise invalid(f"the worker has queue {queue.name} already")
+        if not callable(handler) and not isinstance(handler, InBatches):
+            raise invalid(f"queue {queue.name} needs a handler: a function of a delivery")
         if not 1 <= concurrency <= 10_000:
-            raise invalid(f"concurrency is {concurrency}, it must be 1 to 10000")
+            raise invalid(f"concurrency is {concurrency}, it must be a whole number from 1 to 10000")
         lease_ms = milliseconds(lease)
         if not 1 <= lease_ms <= _MAX_LEASE_MS:
             raise invalid(f"the lease is {lease_ms} ms, it must be 1 to {_MAX_LEASE_MS} (a day)")
@@ -73,7 +75,7 @@ class Worker:
         if self._began:
             raise invalid("the worker runs, or has run: make a new one")
         if not self._consumers:
-            raise invalid("the worker has no queue")
+            raise invalid("the worker has no queue: add one by `queue` before it runs")
         self._client.check()
         self._began = True
         running = asyncio.ensure_future(self._run(milliseconds(grace) / 1_000))

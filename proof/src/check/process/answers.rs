@@ -94,6 +94,7 @@ impl Process<'_> {
         let known = &mut self.all.epochs[usize::from(epoch)];
         known.first_us = known.first_us.min(reply.answered_us);
         known.last_us = known.last_us.max(reply.answered_us);
+        known.asked_us = known.asked_us.max(reply.asked_us);
         self.all.replies[usize::from(epoch)].push(reply);
         let record = Record {
             id: 0,

@@ -125,7 +125,7 @@ fn is_undone(all: &Collection, grant: &Grant) -> bool {
 /// Whether the store may have been emptied before this time.
 fn is_emptied(all: &Collection, grant: &Grant, before_us: u64) -> bool {
     let epoch = &all.epochs[usize::from(grant.epoch)];
-    epoch.emptied && epoch.last_us < before_us
+    epoch.emptied && epoch.asked_us < before_us
 }
 
 fn is_clock_changed(all: &Collection, grant: &Grant, before_us: u64) -> bool {

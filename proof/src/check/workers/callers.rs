@@ -248,9 +248,10 @@ impl ReadState {
                         Word::Said(said) => said == "EXPIRED" || said.starts_with("FINISHED "),
                     })
             }
-            // The outcome "has not taken effect" is true only if no call may have taken effect.
+            // The outcome "has not taken effect" is true only if no call may have taken effect. A
+            // get never has one.
             Some(b'!') => self.words.iter().all(|(_, word)| match word {
-                Word::NoAnswer => false,
+                Word::NoAnswer => verb == Verb::Get,
                 Word::Refused | Word::NoEffect => true,
                 Word::Said(said) => !acted(verb, said),
             }),
@@ -297,23 +298,22 @@ mod tests {
     use super::*;
     use crate::history::ChangeItem;
 
-    fn cancel(id: &str) -> Call {
-        Call::Change {
-            verb: Verb::Cancel,
-            items: vec![ChangeItem(id.into(), String::new())],
-        }
-    }
-
     /// The number of lies, if a cancel got these answers and this outcome. `None` is a call without
     /// an answer.
     fn lies(answers: &[Option<&str>], told: &str) -> usize {
+        lies_of(Verb::Cancel, answers, told)
+    }
+
+    fn lies_of(verb: Verb, answers: &[Option<&str>], told: &str) -> usize {
+        let items = vec![ChangeItem("a".into(), String::new())];
+        let call = Call::Change { verb, items };
         let mut asking = Asking::default();
-        asking.asked(1, Verb::Cancel, vec!["a".into()], 0);
+        asking.asked(1, verb, vec!["a".into()], 0);
         for (number, answer) in (0..).zip(answers) {
-            asking.invoked(number, &cancel("a"), false);
+            asking.invoked(number, &call, false);
             match answer {
-                Some("REFUSED") => asking.refused(number, &cancel("a")),
-                Some(word) => asking.answered(number, &cancel("a"), &[(*word).to_owned()]),
+                Some("REFUSED") => asking.refused(number, &call),
+                Some(word) => asking.answered(number, &call, &[(*word).to_owned()]),
                 None => {}
             }
         }
@@ -339,6 +339,7 @@ mod tests {
         assert_eq!(lies(&[Some("REFUSED")], "!no"), 0);
         assert_eq!(lies(&[Some("ABSENT")], "!no"), 0);
         assert_eq!(lies(&[None, Some("REFUSED")], "!no"), 1);
+        assert_eq!(lies_of(Verb::Get, &[None, Some("REFUSED")], "!no"), 0);
         assert_eq!(lies(&[Some("CANCELLED")], "!no"), 1);
         assert_eq!(lies(&[None, Some("REFUSED")], "?perhaps"), 0);
     }

@@ -3,6 +3,7 @@
 //! handler by a line.
 
 mod frames;
+mod ports;
 mod relay;
 mod runs;
 
@@ -15,13 +16,12 @@ use anyhow::{Context, Result, bail, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use fastrand::Rng;
-use tokio::net::TcpListener;
 
 use super::serving::serves;
 use super::{Options, Pace, Stop, stopped};
 use crate::kit::process::{Process, Start};
 use crate::payload;
-use crate::queues::{Planned, planned_queues};
+use crate::queues::{Planned, is_partitioned, planned_queues};
 use crate::recorder::Diary;
 use crate::workload::{hash, trace_parent};
 use relay::Relay;
@@ -34,22 +34,16 @@ const AHEAD_MS: std::ops::Range<u64> = 0..8_000;
 
 /// Runs the program until the process must end. It is killed then, and when this process dies.
 pub(super) async fn run(options: &Options, diary: &Diary, mut stop: Stop) -> Result<()> {
-    let queue = &planned_queues(1)[0];
-    let (user, server) = options
-        .url
-        .trim_start_matches("redis://")
-        .trim_end_matches('/')
-        .rsplit_once('@')
-        .context("a URL with a user")?;
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-    let url = format!("redis://{user}@{}/", listener.local_addr()?);
+    let queues = planned_queues(options.queues);
+    let partitioned = queues.iter().find(|queue| is_partitioned(queue.name));
+    let queue = partitioned.unwrap_or(&queues[0]);
     let runs = Arc::new(Mutex::new(Runs::new(
         options.history.with_extension("runs"),
         queue.name,
         diary.clone(),
     )?));
-    let relay = Arc::new(Relay::new(diary, Arc::clone(&runs))?);
-    let _carrying = tokio::spawn(relay.accept(listener, server.to_owned()));
+    let relay = Arc::new(Relay::new(diary, options.is_cluster(), Arc::clone(&runs))?);
+    let url = String::from_utf8(relay.lead(options.url.as_bytes())?)?;
     writeln!(std::io::stdout(), "ready")?;
     let program = Program { options, url };
     if options.pushes {
@@ -75,7 +69,7 @@ pub(super) async fn run(options: &Options, diary: &Diary, mut stop: Stop) -> Res
 
 struct Program<'a> {
     options: &'a Options,
-    /// The URL of the relay.
+    /// The URL of the servers behind the relay.
     url: String,
 }
 

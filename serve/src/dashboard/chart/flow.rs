@@ -44,7 +44,7 @@ impl Counter {
 }
 
 /// Draws a row of bars for each counter. Each row has its own scale, so that one crash is visible
-/// beside a million pushes; the number "at most" states it.
+/// beside a million pushes; the number "peak" states it.
 pub(in crate::dashboard) fn flow(flow: &Flow<'_>) -> Markup {
     let mut names = vec!["Time"];
     names.extend(flow.counters.iter().map(|counter| counter.name));
@@ -84,7 +84,7 @@ fn drawing(flow: &Flow<'_>) -> String {
         // Writing to a `String` cannot fail.
         let _ = write!(
             names,
-            "<li><strong>{name}</strong> <span>{sum}</span> <span class=\"quiet\">at most {most}</span></li>"
+            "<li><strong>{name}</strong> <span>{sum}</span> <span class=\"quiet\">peak {most}</span></li>"
         );
         let _ = write!(
             area,
@@ -165,7 +165,7 @@ mod tests {
             "{chart}"
         );
         assert!(
-            chart.contains("<span>6</span> <span class=\"quiet\">at most 4</span>"),
+            chart.contains("<span>6</span> <span class=\"quiet\">peak 4</span>"),
             "{chart}"
         );
         assert!(

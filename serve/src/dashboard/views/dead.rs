@@ -218,10 +218,7 @@ async fn change(page: &Page, form: &Form) -> Answer {
     }
     let address = format!("/v1/queues/{queue}/operations");
     let begun: OperationReport = page.api.send(Method::POST, &address, Some(&body)).await?;
-    see(
-        &page.base,
-        &format!("/operations/{queue}/{}?did=begun", begun.id),
-    )
+    see(&page.base, &format!("/operations/{queue}/{}", begun.id))
 }
 
 /// The body of a requeue of one group, or of all dead messages.

@@ -196,7 +196,7 @@ async fn act(page: Page, form: Form) -> Answer {
     let queue = segment(page.queue_name()?);
     match matching::begin(&page, &queue, &form).await {
         Ok(begun) => {
-            let address = format!("/operations/{queue}/{}?did=begun", begun.id());
+            let address = format!("/operations/{queue}/{}", begun.id());
             see(&page.base, &address)
         }
         Err(failure) => again(messages(page.refused(&form, failure)?).await),
@@ -229,10 +229,7 @@ async fn selected(page: Page, form: Form) -> Answer {
             let body = json!({ "kind": "cancel", "ids": ids });
             let address = format!("/v1/queues/{queue}/operations");
             let begun: OperationReport = page.api.send(Method::POST, &address, Some(&body)).await?;
-            return see(
-                &page.base,
-                &format!("/operations/{queue}/{}?did=begun", begun.id()),
-            );
+            return see(&page.base, &format!("/operations/{queue}/{}", begun.id()));
         }
         Some("cancel") => Change::Cancel,
         Some("requeue") => Change::Requeue,

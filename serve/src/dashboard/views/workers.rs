@@ -145,6 +145,14 @@ impl Group {
         }
     }
 
+    /// The worker, if it is the only one: it needs no row of its own.
+    fn only(&self) -> Option<&Node> {
+        match self.nodes.as_deref() {
+            Some([node]) if self.workers == 1 => Some(node),
+            _ => None,
+        }
+    }
+
     /// The number of messages that the workers have leased.
     fn held(&self) -> Markup {
         show::short(self.counts.leased)

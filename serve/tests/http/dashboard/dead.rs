@@ -31,7 +31,6 @@ async fn ended(instance: &Instance, answer: &Answer) -> Result<Value> {
     let id = to
         .strip_prefix("/operations/orders/")
         .context("an operation")?;
-    let id = id.strip_suffix("?did=begun").context("an id")?;
     loop {
         let line = format!("GET /v1/queues/orders/operations/{id}");
         let operation = instance.read(&line).await?;

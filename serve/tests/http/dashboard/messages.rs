@@ -126,7 +126,6 @@ async fn operator_cancels_a_selection_by_an_operation() -> Result<()> {
     let id = to
         .strip_prefix("/operations/orders/")
         .context("an operation")?;
-    let id = id.strip_suffix("?did=begun").context("an id")?;
     loop {
         let line = format!("GET /v1/queues/orders/operations/{id}");
         let operation: Value = instance.read(&line).await?;

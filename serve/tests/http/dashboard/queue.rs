@@ -154,7 +154,7 @@ async fn queue_page_shows_a_worker_its_lateness_and_counts() -> Result<()> {
                 "<strong>leader</strong>",
                 "<strong>25.0 %</strong> of what ended in",
                 "1 of 4",
-                "<strong>acked</strong> <span>3</span> <span class=\"quiet\">at most 3</span>",
+                "<strong>acked</strong> <span>3</span> <span class=\"quiet\">peak 3</span>",
                 "<path class=\"line p90\" d=\"M",
                 " · acked 3 · ",
             ],

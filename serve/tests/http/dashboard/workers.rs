@@ -90,6 +90,11 @@ async fn message_and_process_pages_say_who_has_what_since_when() -> Result<()> {
         page.contains(node) && page.contains("longest running first"),
         "{page}"
     );
+    // A queue with one worker has one row.
+    let is_read = |page: &str| page.contains(node);
+    let page = text(&look_until(&instance, "/workers", is_read).await?);
+    assert!(page.contains("1 worker, "), "{page}");
+    assert_eq!(page.matches(node).count(), 1, "{page}");
     let process = format!("/workers/process?host={host}&pid={}", std::process::id());
     let has = |page: &str| page.contains("/queues/orders/messages/1");
     look_until(&instance, &process, has).await?;

@@ -112,6 +112,6 @@ pub(super) async fn begin(page: &Page, queue: &str, kind: &str) -> Answer {
     let path = format!("/v1/queues/{queue}/operations");
     let body = json!({ "kind": kind });
     let begun: OperationReport = page.api.send(Method::POST, &path, Some(&body)).await?;
-    let address = format!("/operations/{queue}/{}?did=begun", begun.id());
+    let address = format!("/operations/{queue}/{}", begun.id());
     see(&page.base, &address)
 }

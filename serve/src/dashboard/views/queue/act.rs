@@ -74,7 +74,9 @@ pub(super) async fn change(page: &Page, form: &Form) -> Answer {
         }
         _ => return Err(invalid("the form names no known action".to_owned()).into()),
     };
-    see(&page.base, &format!("/queues/{segment}?did={did}"))
+    // The new limits are far below the top of the page.
+    let place = if did == "limits" { "#limits" } else { "" };
+    see(&page.base, &format!("/queues/{segment}?did={did}{place}"))
 }
 
 /// Triggers a tick, unless a tick was triggered since the form was rendered: each call of `/v1`

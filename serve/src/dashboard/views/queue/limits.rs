@@ -26,18 +26,6 @@ enum Kind {
 /// Each limit: field, label, hint, kind.
 const LIMITS: [(&str, &str, &str, Kind); 12] = [
     (
-        "max_attempts",
-        "Attempts",
-        "after so many failures a message is dead, unless it has its own limit",
-        Kind::Number,
-    ),
-    (
-        "max_crashes",
-        "Crashes",
-        "how many a message survives",
-        Kind::Number,
-    ),
-    (
         "rate",
         "Rate",
         "how many messages start in a time, such as 5 per second or 100/min; empty: any number",
@@ -54,6 +42,18 @@ const LIMITS: [(&str, &str, &str, Kind); 12] = [
         "Leased at once",
         "empty: any number",
         Kind::Optional,
+    ),
+    (
+        "max_attempts",
+        "Attempts",
+        "after so many failures a message is dead, unless it has its own limit",
+        Kind::Number,
+    ),
+    (
+        "max_crashes",
+        "Crashes",
+        "how many a message survives",
+        Kind::Number,
     ),
     (
         "max_messages",
@@ -131,7 +131,7 @@ pub(super) fn limits(stats: &Queue) -> Vec<Limit> {
                 let window = stats.limits.rate_window_ms.unwrap_or(1_000);
                 (
                     format!("{starts}/{}", compact(window)),
-                    format!("{} per {}", show::number(starts), show::duration(window)),
+                    format!("{} per {}", show::number(starts), per(window)),
                 )
             }
             (Some(number), _) => (number.to_string(), show::number(number)),
@@ -145,6 +145,16 @@ pub(super) fn limits(stats: &Queue) -> Vec<Limit> {
         }
     };
     LIMITS.into_iter().map(limit).collect()
+}
+
+/// The window of a rate, as one says it: per second.
+fn per(window_ms: u64) -> String {
+    match window_ms {
+        1_000 => "second".to_owned(),
+        60_000 => "minute".to_owned(),
+        3_600_000 => "hour".to_owned(),
+        ms => show::duration(ms),
+    }
 }
 
 /// A duration in its largest whole unit, in the syntax of inputs: 30d.

@@ -132,8 +132,8 @@ pub(super) struct Rows {
     pub(super) p99: String,
     pub(super) died: u64,
     pub(super) crashed: u64,
-    pub(super) pushed: u64,
-    pub(super) ended: u64,
+    /// Messages pushed and ended; `None` if no worker ran that could count them.
+    pub(super) hour: Option<(u64, u64)>,
 }
 
 impl Row {
@@ -154,8 +154,7 @@ impl Row {
                 p99: time(lately.recent.p99_us),
                 died: lately.recent.died,
                 crashed: lately.recent.crashed,
-                pushed: lately.pushed,
-                ended: lately.ended,
+                hour: (!lately.minutes.is_empty()).then_some((lately.pushed, lately.ended)),
             }),
             cancelled: known
                 .day

@@ -24,7 +24,7 @@ async fn form_changes_only_the_limits_that_were_edited() -> Result<()> {
                 &max_leased=+8+&was_max_leased=&max_attempts=5&was_max_attempts=5";
     for _ in 0..2 {
         let answer = submit(&instance, None, "/queues/orders", body).await?;
-        led(&answer, "/queues/orders?did=limits");
+        led(&answer, "/queues/orders?did=limits#limits");
     }
     let stats = queue.stats().await?;
     assert_eq!((stats.max_leased, stats.keep_dead_ms), (8, 604_800_000));
@@ -35,7 +35,7 @@ async fn form_changes_only_the_limits_that_were_edited() -> Result<()> {
     let body =
         "action=limits&rate=&was_rate=100/1m&burst=1&was_burst=1&max_leased=&was_max_leased=8";
     let answer = submit(&instance, None, "/queues/orders", body).await?;
-    led(&answer, "/queues/orders?did=limits");
+    led(&answer, "/queues/orders?did=limits#limits");
     let stats = queue.stats().await?;
     assert_eq!((stats.rate, stats.max_leased), (None, 0));
     for wrong in [
@@ -68,7 +68,7 @@ async fn form_changes_only_the_limits_that_were_edited() -> Result<()> {
     let right = body.replace("burst=10", "burst=2");
     led(
         &submit(&instance, None, "/queues/orders", &right).await?,
-        "/queues/orders?did=limits",
+        "/queues/orders?did=limits#limits",
     );
     assert_eq!(queue.stats().await?.rate.map(|rate| rate.starts), Some(5));
     let answer = submit(

@@ -15,6 +15,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BiConsumer;
 
 /**
  * The calls of one verb at one partition under one fence: while one call is under way, the items that come share the
@@ -45,11 +46,19 @@ final class Batches {
     }
   }
 
-  private record Item(List<Object> words, boolean repeatable, CompletableFuture<Answer> done) {
-    int size() {
-      return words.stream().mapToInt(word -> word instanceof byte[] bytes ? bytes.length : word.toString().length()).sum();
+  /** Its arguments, whether it may be sent twice, and who is told of its result. */
+  record Item(List<Object> words, boolean repeatable, BiConsumer<Answer, Throwable> done) {
+    private int bytes() {
+      var sum = 0;
+      for (var word : words) {
+        sum += word instanceof byte[] bytes ? bytes.length : word.toString().length();
+      }
+      return sum;
     }
   }
+
+  /** Items of one caller, which go in one call: divided, their caller would wait for two. */
+  private record Group(List<Item> items, int bytes) {}
 
   private final Partition partition;
   private final String lane;
@@ -58,14 +67,15 @@ final class Batches {
   private final Durability durability;
   private final boolean settles;
   private final int enough;
+  private final int most;
   // Guarded by this:
-  private final ArrayDeque<Item> waiting = new ArrayDeque<>();
+  private final ArrayDeque<Group> waiting = new ArrayDeque<>();
+  private int count; // of the waiting items
   private int unsafe; // waiting items that must not be repeated
   private int calls;
   private boolean isOrdered; // the call under way has such an item
   private boolean isStarting;
   private Runnable takeBack; // the timer that is about to start a call
-  private long lastSent = Long.MIN_VALUE / 2;
   private final List<CompletableFuture<Void>> drained = new ArrayList<>();
 
   Batches(Partition partition, String lane, String fence, Durability durability) {
@@ -77,14 +87,38 @@ final class Batches {
     // Nobody waits for the settlements of handlers, so they wait a little for each other.
     this.settles = SETTLEMENTS.contains(lane);
     this.enough = settles ? 128 : ENOUGH;
+    this.most = MOST.getOrDefault(verb, 128);
   }
 
-  synchronized CompletableFuture<Answer> submit(List<Object> words, boolean repeatable) {
-    var item = new Item(words, repeatable, new CompletableFuture<>());
-    waiting.add(item);
-    unsafe += repeatable ? 0 : 1;
+  CompletableFuture<Answer> submit(List<Object> words, boolean repeatable) {
+    var done = new CompletableFuture<Answer>();
+    submit(List.of(new Item(words, repeatable, (answer, error) -> {
+      if (error == null) {
+        done.complete(answer);
+      } else {
+        done.completeExceptionally(error);
+      }
+    })));
+    return done;
+  }
+
+  /** Adds items that go in one call, as far as one call takes them. */
+  synchronized void submit(List<Item> items) {
+    var from = 0;
+    var bytes = 0;
+    for (var at = 0; at < items.size(); at += 1) {
+      var item = items.get(at);
+      if (at > from && (at - from == most || bytes + item.bytes() > BATCH_BYTES)) {
+        waiting.add(new Group(items.subList(from, at), bytes));
+        from = at;
+        bytes = 0;
+      }
+      bytes += item.bytes();
+      unsafe += item.repeatable ? 0 : 1;
+    }
+    waiting.add(new Group(items.subList(from, items.size()), bytes));
+    count += items.size();
     wake();
-    return item.done;
   }
 
   synchronized boolean isIdle() {
@@ -106,7 +140,7 @@ final class Batches {
     if (waiting.isEmpty() || !mayStart()) {
       return;
     }
-    var isFull = waiting.size() >= enough;
+    var isFull = count >= enough;
     if (isStarting && (!isFull || takeBack == null)) {
       return;
     }
@@ -115,9 +149,8 @@ final class Batches {
       takeBack = null;
     }
     isStarting = true;
-    var wait = settles && !isFull ? lastSent + LINGER - Clock.now() : 0;
-    if (wait > 0) {
-      takeBack = Threads.after(wait, this::start);
+    if (settles && !isFull) {
+      takeBack = Threads.after(LINGER, this::start);
     } else {
       Threads.run(this::start); // not at once: the other callers that are about to run add their items first
     }
@@ -125,7 +158,7 @@ final class Batches {
 
   /** Items that must not be repeated keep their order, so their calls follow each other. */
   private boolean mayStart() {
-    return calls == 0 || calls == 1 && waiting.size() >= enough && unsafe == 0 && !isOrdered;
+    return calls == 0 || calls == 1 && count >= enough && unsafe == 0 && !isOrdered;
   }
 
   private void start() {
@@ -139,7 +172,6 @@ final class Batches {
       }
       calls += 1;
       isOrdered |= batch.stream().anyMatch(item -> !item.repeatable);
-      lastSent = Clock.now();
       wake();
     }
     var finished = new Call(batch).finish();
@@ -159,17 +191,17 @@ final class Batches {
   }
 
   private List<Item> take() {
-    var most = MOST.getOrDefault(verb, 128);
     var batch = new ArrayList<Item>();
-    for (var size = 0; !waiting.isEmpty() && batch.size() < most;) {
-      size += waiting.peek().size();
-      if (!batch.isEmpty() && size > BATCH_BYTES) {
+    for (var bytes = 0; !waiting.isEmpty();) {
+      var next = waiting.peek();
+      bytes += next.bytes;
+      if (!batch.isEmpty() && (batch.size() + next.items.size() > most || bytes > BATCH_BYTES)) {
         break;
       }
-      var item = waiting.poll();
-      unsafe -= item.repeatable ? 0 : 1;
-      batch.add(item);
+      batch.addAll(waiting.poll().items);
     }
+    count -= batch.size();
+    batch.forEach(item -> unsafe -= item.repeatable ? 0 : 1);
     return batch;
   }
 
@@ -202,11 +234,11 @@ final class Batches {
     }
 
     private void finish(Item item, Answer answer) {
-      finished.add(() -> item.done.complete(answer));
+      finished.add(() -> item.done.accept(answer, null));
     }
 
     private void finish(Item item, Throwable error) {
-      finished.add(() -> item.done.completeExceptionally(error));
+      finished.add(() -> item.done.accept(null, error));
     }
 
     private void send() {

@@ -1,17 +1,13 @@
 package io.dueq;
 
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
-import java.util.HashMap;
+import java.util.Collections;
 import java.util.LinkedHashMap;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
@@ -20,17 +16,14 @@ import java.util.function.BooleanSupplier;
 final class Consumer {
   private static final System.Logger LOG = System.getLogger("io.dueq");
   private static final int MOST_CLAIMED = 256;
-  private static final int MOST_EXTENDED = 128;
-  /** How long a handler that is interrupted may clean up. */
-  private static final long CLEANUP = TimeUnit.SECONDS.toNanos(2);
-  private static final Throwable STOPPED = new IllegalStateException("the worker stops");
+  /** How long a claim of a queue that has more messages waits for further handlers to end. */
+  private static final long GATHER = TimeUnit.MICROSECONDS.toNanos(100);
 
   final Queue queue;
-  private final Worker.Handler handler;
-  private final Executor executor;
-  private final int concurrency;
+  private final Handlers handlers;
+  final InBatches.Gather gather; // null: each delivery has a handler of its own
   private final long leaseMs;
-  private final long timeLimit; // in nanoseconds; 0 for none
+  private final int enough; // free handlers for a claim at once
   private final String nodeId;
   private final Settler settler;
 
@@ -39,23 +32,35 @@ final class Consumer {
   // Guarded by the lock:
   private int free;
   private final Map<String, Node> nodes = new LinkedHashMap<>();
-  private final Set<Delivery> held = new LinkedHashSet<>();
+  private final Leases leases;
   private int pending; // work that the stop waits for
   private boolean isStopping;
-  private boolean isEnded;
   private boolean isRemapping;
   private boolean isDispatching;
+  private Runnable takeBack; // the timer that is about to dispatch
   private int turn;
 
   Consumer(Queue queue, Worker.Handler handler, Worker.Options options, Executor executor, String nodeId) {
+    // There may be more threads than places: a handler that does not end after its time limit gives back its place.
+    this(queue, batch -> Collections.singletonList(handler.handle(batch.get(0))), null, options, executor,
+        Integer.MAX_VALUE, nodeId);
+  }
+
+  Consumer(Queue queue, InBatches batches, Worker.Options options, Executor executor, String nodeId) {
+    this(queue, batches.handler, batches, options, executor, options.concurrency, nodeId);
+  }
+
+  private Consumer(Queue queue, InBatches.Handler handler, InBatches batches, Worker.Options options, Executor executor,
+      int threads, String nodeId) {
     this.queue = queue;
-    this.handler = handler;
-    this.executor = executor;
-    this.concurrency = options.concurrency;
+    var timeLimit = TimeUnit.MILLISECONDS.toNanos(options.timeLimitMs);
+    this.handlers = new Handlers(handler, executor, timeLimit, threads, batches != null, this);
+    this.gather = batches == null ? null : new InBatches.Gather(batches, handlers);
     this.leaseMs = options.leaseMs;
-    this.timeLimit = TimeUnit.MILLISECONDS.toNanos(options.timeLimitMs);
+    this.leases = new Leases(lock, leaseMs, this::spawn);
     this.nodeId = nodeId;
-    this.free = concurrency;
+    this.free = options.concurrency * (batches == null ? 1 : batches.most);
+    this.enough = Math.min(free, MOST_CLAIMED) / 2;
     this.settler = new Settler(queue, options.retry, this::partitions);
   }
 
@@ -74,7 +79,7 @@ final class Consumer {
   }
 
   int running() {
-    return held.size();
+    return leases.size();
   }
 
   /** Handles messages until `stop` ends; then lets handlers end for a while, and releases the rest. */
@@ -84,12 +89,12 @@ final class Consumer {
     } catch (DueqException error) {
       log(System.Logger.Level.WARNING, "the map of its partitions was not read yet: " + error.getMessage());
     }
-    locked(this::attend);
-    var extending = CompletableFuture.runAsync(this::extend, Threads.POOL);
+    locked(() -> {
+      leases.begin();
+      attend();
+    });
     stop.join();
     leave(graceNanos);
-    locked(() -> isEnded = true);
-    extending.join();
   }
 
   private void log(System.Logger.Level level, String text) {
@@ -100,7 +105,9 @@ final class Consumer {
     lock.lock();
     try {
       work.run();
-      changed.signalAll();
+      if (isStopping) { // only the stop waits for changes
+        changed.signalAll();
+      }
     } finally {
       lock.unlock();
     }
@@ -162,11 +169,29 @@ final class Consumer {
     });
   }
 
-  /** Claims soon: first all handlers that are about to end do so, and one claim serves them all. Holds the lock. */
+  /** Claims soon: handlers often end together, and one claim serves them all. Holds the lock. */
   void dispatch() {
-    if (!isDispatching && !isStopping && free > 0) {
-      isDispatching = true;
-      spawn(this::claimInTurn);
+    if (isStopping || free == 0 || isDispatching && takeBack == null) {
+      return;
+    }
+    var isWanted = false;
+    var isUrgent = free >= enough || leases.size() == 0;
+    for (var node : nodes.values()) {
+      isWanted |= node.claims.isWanted();
+      isUrgent |= node.claims.isWanted() && node.claims.isUrgent();
+    }
+    if (!isWanted || isDispatching && !isUrgent) {
+      return;
+    }
+    if (isDispatching) {
+      takeBack.run();
+      takeBack = null;
+    }
+    isDispatching = true;
+    if (isUrgent) {
+      Threads.run(this::claimInTurn);
+    } else {
+      takeBack = Threads.after(GATHER, this::claimInTurn);
     }
   }
 
@@ -175,7 +200,8 @@ final class Consumer {
     lock.lock();
     try {
       isDispatching = false;
-      var wanted = nodes.values().stream().filter(node -> node.wanted && !node.claiming).toList();
+      takeBack = null;
+      var wanted = nodes.values().stream().filter(node -> node.claims.isWanted()).toList();
       if (isStopping || wanted.isEmpty()) {
         return;
       }
@@ -185,7 +211,7 @@ final class Consumer {
         var node = wanted.get(Math.floorMod(turn + at, wanted.size()));
         var count = Math.min(Math.min(share, free), MOST_CLAIMED);
         free -= count;
-        node.claiming = true;
+        node.claims.begin();
         spawn(() -> claim(node, count));
       }
     } finally {
@@ -197,7 +223,7 @@ final class Consumer {
   private void giveBack(int count) {
     free += count;
     dispatch();
-    nodes.values().forEach(Node::wake);
+    nodes.values().forEach(node -> node.claims.wake());
   }
 
   private void claim(Node node, int count) {
@@ -206,62 +232,41 @@ final class Consumer {
     System.arraycopy(Partition.random(8), 0, token, 8, 8);
     var began = Clock.now();
     var lease = TimeUnit.MILLISECONDS.toNanos(leaseMs);
-    var granted = node.claim(count, token, leaseMs);
+    var granted = node.claims.claim(count, token, leaseMs);
     var made = granted.stream()
         .map(one -> new Delivery(one, token, node.partition, began + lease, began + lease / 3)).toList();
     locked(() -> {
-      held.addAll(made);
+      leases.add(made);
       giveBack(count - made.size()); // also of none: a node may have wanted to claim meanwhile
     });
-    made.forEach(this::hand);
-  }
-
-  private void hand(Delivery delivery) {
-    try {
-      executor.execute(() -> handle(delivery));
-    } catch (RuntimeException error) { // an executor of the user refuses
-      log(System.Logger.Level.ERROR, "the executor of the handlers refuses " + delivery + ": " + error);
-      conclude(delivery, Settlement.retry(error));
+    var startable = startable(made, false); // the worker may have stopped meanwhile
+    if (gather == null) {
+      handlers.start(startable.stream().map(List::of).toList());
+    } else {
+      gather.start(startable);
     }
   }
 
-  private void handle(Delivery delivery) {
+  /** Those that the worker has not asked to stop; the others are released. */
+  List<Delivery> startable(List<Delivery> batch, boolean alsoAtStop) {
+    List<Delivery> startable;
     lock.lock();
-    var isLate = isStopping || delivery.isConcluded; // a claim may have been under way as the worker stopped
-    lock.unlock();
-    if (isLate) {
-      conclude(delivery, Settlement.release());
-      return;
-    }
-    Runnable takeBack = timeLimit == 0 ? () -> {} : Threads.after(timeLimit, () -> expire(delivery));
-    Settlement settlement;
-    delivery.begin();
     try {
-      settlement = handler.handle(delivery);
-      settlement = settlement == null ? Settlement.ack() : settlement;
-    } catch (Throwable error) { // whatever it is, it is a failure of this attempt
-      var reason = delivery.reason();
-      var cause = reason instanceof TimeoutException ? reason : error;
-      settlement = reason == STOPPED ? Settlement.release() : Settlement.retry(cause);
-      if (!delivery.isLost() && reason != STOPPED) {
-        LOG.log(System.Logger.Level.WARNING, "the handler of " + delivery + " failed", cause);
-      }
+      startable = isStopping && !alsoAtStop ? List.of()
+          : batch.stream().filter(one -> !one.isConcluded && one.reason() == null).toList();
     } finally {
-      delivery.end();
-      takeBack.run();
+      lock.unlock();
     }
-    conclude(delivery, settlement);
-  }
-
-  /** Asks a handler that outlives its time limit to stop. It is no longer waited for after 2 s. */
-  private void expire(Delivery delivery) {
-    var late = new TimeoutException("the time limit of " + TimeUnit.NANOSECONDS.toMillis(timeLimit) + " ms has passed");
-    delivery.abort(late);
-    Threads.after(CLEANUP, () -> conclude(delivery, Settlement.retry(late)));
+    if (startable.size() < batch.size()) {
+      batch.stream().filter(one -> !startable.contains(one)).forEach(one -> conclude(one, Settlement.release()));
+    }
+    return startable;
   }
 
   /** Settles a delivery once, unless its lease was lost, and gives back the place of its handler. */
-  private void conclude(Delivery delivery, Settlement settlement) {
+  void conclude(Delivery delivery, Settlement settlement) {
+    var isLost = delivery.isLost();
+    var isThrottle = !isLost && settlement.verb.equals("throttle");
     lock.lock();
     try {
       if (delivery.isConcluded) {
@@ -269,109 +274,57 @@ final class Consumer {
       }
       delivery.isConcluded = true;
       pending += 1;
+      if (!isThrottle) {
+        drop(delivery);
+      }
     } finally {
       lock.unlock();
     }
-    Runnable drop = () -> locked(() -> {
-      if (held.remove(delivery)) {
-        giveBack(1);
+    Runnable done = () -> locked(() -> {
+      pending -= 1;
+      if (isThrottle) { // not before: this place must not start another message
+        drop(delivery);
       }
     });
-    Runnable done = () -> locked(() -> pending -= 1);
-    if (delivery.isLost()) {
-      drop.run();
+    if (isLost) {
       done.run();
-    } else if (settlement.verb.equals("throttle")) { // first: this place must not start another message
-      settler.settle(delivery, settlement).thenRun(drop).thenRun(done);
     } else {
-      drop.run();
       settler.settle(delivery, settlement).thenRun(done);
     }
   }
 
-  /** Extends each lease when a third of it has passed; the handler of a lost one is interrupted. */
-  private void extend() {
-    var tick = TimeUnit.MILLISECONDS.toNanos(Math.max(Math.min(1_000, leaseMs / 6), 1));
-    lock.lock();
-    try {
-      for (;;) {
-        for (var left = tick; left > 0 && !isEnded;) {
-          left = changed.awaitNanos(left);
-        }
-        if (isEnded) {
-          return;
-        }
-        var due = new HashMap<Partition, List<Delivery>>();
-        held.stream().filter(one -> one.extendAt <= Clock.now() && !one.isLost() && !one.isConcluded)
-            .forEach(one -> due.computeIfAbsent(one.partition, tag -> new ArrayList<>()).add(one));
-        due.forEach((partition, all) -> {
-          for (var at = 0; at < all.size(); at += MOST_EXTENDED) {
-            var some = all.subList(at, Math.min(at + MOST_EXTENDED, all.size()));
-            some.forEach(one -> one.extendAt = Clock.now() + TimeUnit.MILLISECONDS.toNanos(leaseMs) / 3);
-            spawn(() -> extend(partition, some));
-          }
-        });
-      }
-    } catch (InterruptedException error) {
-      Thread.currentThread().interrupt();
-    } finally {
-      lock.unlock();
+  private void drop(Delivery delivery) {
+    if (leases.remove(delivery)) {
+      giveBack(1);
     }
-  }
-
-  private void extend(Partition partition, List<Delivery> due) {
-    var sent = Clock.now();
-    var words = new ArrayList<Object>();
-    due.forEach(one -> words.addAll(List.of(one.granted.id(), one.token, leaseMs)));
-    List<String> texts;
-    try {
-      texts = Replies.textsAt("extend", partition.call("extend", "", words), 0);
-    } catch (DueqException error) {
-      log(System.Logger.Level.WARNING, due.size() + " leases were not extended: " + error.getMessage());
-      for (var one : due) {
-        one.extendAt = Long.MIN_VALUE; // at the next tick
-        if (one.expires <= Clock.now()) {
-          lose(one);
-        }
-      }
-      return;
-    }
-    for (var at = 0; at < due.size(); at += 1) {
-      if (Replies.result("extend", texts.get(at)).outcome().equals("until")) {
-        due.get(at).expires = sent + TimeUnit.MILLISECONDS.toNanos(leaseMs);
-      } else {
-        lose(due.get(at));
-      }
-    }
-  }
-
-  private void lose(Delivery delivery) {
-    lock.lock();
-    try {
-      if (delivery.isConcluded || delivery.isLost()) {
-        return;
-      }
-      delivery.lose();
-    } finally {
-      lock.unlock();
-    }
-    LOG.log(System.Logger.Level.WARNING, delivery + ": the lease was lost, and the handler is interrupted");
-    delivery.abort(new IllegalStateException("the lease was lost"));
   }
 
   private void leave(long graceNanos) {
     locked(() -> isStopping = true);
     inParallel(Node::stopClaiming);
-    await(held::isEmpty, graceNanos);
-    snapshot().forEach(delivery -> delivery.abort(STOPPED));
-    await(held::isEmpty, CLEANUP);
-    for (var delivery : snapshot()) {
+    if (gather != null) {
+      gather.close();
+    }
+    await(() -> leases.size() == 0, graceNanos);
+    held().forEach(delivery -> delivery.abort(Handlers.STOPPED));
+    await(() -> leases.size() == 0, Handlers.CLEANUP);
+    for (var delivery : held()) {
       log(System.Logger.Level.ERROR, delivery + ": its handler does not end; the message is released");
       conclude(delivery, Settlement.release());
       delivery.lose();
     }
+    locked(leases::end);
     await(() -> pending == 0, Long.MAX_VALUE);
     inParallel(Node::stop);
+  }
+
+  private List<Delivery> held() {
+    lock.lock();
+    try {
+      return leases.all();
+    } finally {
+      lock.unlock();
+    }
   }
 
   private void inParallel(java.util.function.Consumer<Node> work) {
@@ -384,15 +337,6 @@ final class Consumer {
     }
     CompletableFuture.allOf(all.stream().map(node -> CompletableFuture.runAsync(() -> work.accept(node), Threads.POOL))
         .toArray(CompletableFuture[]::new)).join();
-  }
-
-  private List<Delivery> snapshot() {
-    lock.lock();
-    try {
-      return List.copyOf(held);
-    } finally {
-      lock.unlock();
-    }
   }
 
   /** Waits until something holds, for a time at most. */

@@ -1,6 +1,7 @@
 package io.dueq;
 
 import io.dueq.Replies.Granted;
+import io.dueq.model.Tick;
 import java.nio.charset.StandardCharsets;
 import java.util.Optional;
 import java.util.OptionalLong;
@@ -17,7 +18,7 @@ public final class Delivery {
   boolean isConcluded;
   private volatile boolean isLost;
   // Guarded by this:
-  private Thread runner;
+  private Handlers.Running running;
   private Throwable reason;
 
   Delivery(Granted granted, byte[] token, Partition partition, long expires, long extendAt) {
@@ -82,6 +83,13 @@ public final class Delivery {
     return granted.snoozes();
   }
 
+  /** The schedule and the fire that the message stands for, if a schedule has made it. */
+  public Optional<Tick> tick() {
+    var at = id().lastIndexOf('@');
+    return granted.isTick() && id().substring(at + 1).matches("\\d{1,18}") && at >= 0
+        ? Optional.of(new Tick(id().substring(0, at), Long.parseLong(id().substring(at + 1)))) : Optional.empty();
+  }
+
   public int cost() {
     return granted.cost();
   }
@@ -95,24 +103,25 @@ public final class Delivery {
     isLost = true;
   }
 
-  synchronized void begin() {
-    runner = Thread.currentThread();
-    if (reason != null) {
-      runner.interrupt();
+  void runsIn(Handlers.Running thread) {
+    synchronized (this) {
+      running = thread;
+      if (reason == null) {
+        return;
+      }
     }
+    thread.interruptIfUnneeded();
   }
 
-  /** From now on the thread belongs to other work. */
-  synchronized void end() {
-    runner = null;
-    Thread.interrupted();
-  }
-
-  /** Asks the handler to stop: interrupts its thread. */
-  synchronized void abort(Throwable why) {
-    reason = reason == null ? why : reason;
-    if (runner != null) {
-      runner.interrupt();
+  /** Asks the handler to stop. */
+  void abort(Throwable why) {
+    Handlers.Running thread;
+    synchronized (this) {
+      reason = reason == null ? why : reason;
+      thread = running;
+    }
+    if (thread != null) {
+      thread.interruptIfUnneeded();
     }
   }
 

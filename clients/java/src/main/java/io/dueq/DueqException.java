@@ -42,18 +42,7 @@ public final class DueqException extends RuntimeException {
       "BADARGS", Kind.INVALID_INPUT, "HELD", Kind.INVALID_INPUT);
   /** Scripts read each key before they write, so these come before the first write. */
   private static final Set<String> BEFORE_WRITES = Set.of("BADKEYS", "BADNOW", "WRONGTYPE");
-  private static final String CREDENTIALS = "give user and password in the URL: redis://USER:PASSWORD@HOST/";
   private static final String RIGHTS = "give the user the rights that `dueq acl ROLE QUEUE` lists";
-  private static final Map<String, String> HINTS = Map.of(
-      "OOM", "its memory is full: raise maxmemory; workers drain it meanwhile",
-      "NOAUTH", CREDENTIALS,
-      "WRONGPASS", CREDENTIALS,
-      "MISCONF", "it cannot persist: look at its log and disk",
-      "WRONGTYPE", "another program uses a key of this queue: `dueq doctor QUEUE` names it",
-      "READONLY", "it is a replica: redis-cli ROLE names its master",
-      "MOVED", "the queue is on another node of this cluster: connect with redis+cluster://",
-      "LAYOUT", "install a newer version of this package",
-      "NOPERM", RIGHTS);
 
   private final Kind kind;
   private final Applied applied;
@@ -166,6 +155,23 @@ public final class DueqException extends RuntimeException {
         + shown.substring(0, Math.min(shown.length(), 200)) + " (`dueq doctor QUEUE` finds why)");
   }
 
+  private static String hint(String code) {
+    return switch (code) {
+      case "OOM" -> "its memory is full: raise maxmemory; workers drain it meanwhile";
+      case "NOAUTH", "WRONGPASS" -> "give user and password in the URL: redis://USER:PASSWORD@HOST/";
+      case "MISCONF" -> "it cannot persist: look at its log and disk";
+      case "WRONGTYPE" -> "another program uses a key of this queue: `dueq doctor QUEUE` names it";
+      case "READONLY" -> "it is a replica: redis-cli ROLE names its master";
+      case "CLUSTERDOWN" -> "it reaches no majority of masters, or slots are served by none: redis-cli CLUSTER NODES";
+      case "NOREPLICAS" -> "too few replicas follow it: redis-cli INFO replication";
+      case "BUSY" -> "a script runs for long: redis-cli SCRIPT KILL, or FUNCTION KILL, ends it";
+      case "MOVED" -> "the queue is on another node of this cluster: connect with redis+cluster://";
+      case "LAYOUT" -> "install a newer version of this package";
+      case "NOPERM" -> RIGHTS;
+      default -> null;
+    };
+  }
+
   /** The error for an error reply such as {@code LAYOUT this queue has layout 5}. */
   static DueqException ofReply(String address, String text) {
     var code = Replies.before(text, " ");
@@ -188,7 +194,7 @@ public final class DueqException extends RuntimeException {
     } else if (kind == Kind.SERVER && inScript && !BEFORE_WRITES.contains(code)) {
       applied = Applied.UNKNOWN;
     }
-    var hint = isDenied ? RIGHTS : HINTS.get(code);
+    var hint = isDenied ? RIGHTS : hint(code);
     var did = applied == Applied.NO ? "refused" : "stopped halfway";
     var message = "redis at " + address + " " + did + ": " + text + (hint == null ? "" : " (" + hint + ")");
     return new DueqException(kind, applied, message, code, detail, null, null);

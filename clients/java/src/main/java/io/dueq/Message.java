@@ -9,17 +9,24 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
-import java.util.UUID;
 import java.util.regex.Pattern;
 import java.util.zip.CRC32;
 
 /** A message to push: its payload and its options. A push checks it before anything is sent. */
 public final class Message {
-  /** What a push does if its id waits already. NEXT: as REPLACE; of a leased message, it follows the delivery. */
-  public enum OnConflict { KEEP, RESCHEDULE, REPLACE, NEXT }
+  /** What a push does if its id waits already. */
+  public enum OnConflict {
+    /** The push changes nothing. */
+    KEEP,
+    /** The message gets the due time of the push. */
+    RESCHEDULE,
+    /** The message gets the due time, the payload and the options of the push. */
+    REPLACE,
+    /** As REPLACE; of a message that a handler has, the new one follows its delivery. */
+    NEXT
+  }
 
   /** What becomes of a message that expires. */
   public enum OnExpire { DEAD, DROP }
@@ -56,100 +63,132 @@ public final class Message {
   }
 
   public static Message of(byte[] payload) {
-    return new Message(payload.clone());
+    return new Message(given("a payload", payload).clone());
   }
 
   /** Text is sent as UTF-8. */
   public static Message of(String payload) {
-    return new Message(encoded(payload));
+    return new Message(encoded(given("a payload", payload)));
   }
 
   /** 1 to 200 bytes without control bytes. Without one each push makes one. */
   public Message id(String value) {
-    return id(encoded(value));
+    return id(encoded(given("an id", value)));
   }
 
   public Message id(byte[] value) {
-    id = value.clone();
+    id = given("an id", value).clone();
     return this;
   }
 
-  /** A fraction of a millisecond is rounded up, so that nothing is early. */
+  /** The message is due this long after the server has it. A fraction of a millisecond is rounded up. */
   public Message delay(Duration value) {
     delay = value;
     return this;
   }
 
+  /** The message is due at this moment, by the server's clock. */
   public Message due(Instant value) {
     due = value;
     return this;
   }
 
-  /** Adds a part of this time, which depends on the id alone. */
+  /** The message is due up to this much later, by its id: for many messages of one due time. */
   public Message spread(Duration value) {
     spread = value;
     return this;
   }
 
+  /** After how many failed attempts the message is dead; without it the queue's limit, which is 20 by default. */
   public Message maxAttempts(int value) {
     maxAttempts = value;
     return this;
   }
 
+  /** What the push does if a message of this id waits already; KEEP without it. */
   public Message onConflict(OnConflict value) {
     onConflict = value;
     return this;
   }
 
+  /** The W3C traceparent of the push, which the handler gets. */
   public Message traceParent(String value) {
     traceParent = value;
     return this;
   }
 
+  /** No attempt starts later than this after the due time. */
   public Message expiresAfter(Duration value) {
     expiresAfter = value;
     return this;
   }
 
+  /** No attempt starts after this moment. */
   public Message expiresAt(Instant value) {
     expiresAt = value;
     return this;
   }
 
+  /** What becomes of a message that expires; DEAD without it. */
   public Message onExpire(OnExpire value) {
     onExpire = value;
     return this;
   }
 
+  /** How much of the queue's rate each attempt uses; 1 without it. */
   public Message cost(int value) {
     cost = value;
     return this;
   }
 
-  /** For how long after the end of the message its id is remembered. */
+  /** For this long from the push, no other push stores a message of this id; 30 days at most. */
   public Message window(Duration value) {
     window = value;
     return this;
   }
 
+  /** Stores the message although the window of an earlier push remembers its id. */
   public Message reuse(boolean value) {
     reuse = value;
     return this;
   }
 
+  /** How far later pushes of this id can postpone the message, from its first push on. */
   public Message maxWait(Duration value) {
     maxWait = value;
     return this;
   }
 
+  /** Replaces a dead message of this id too; with REPLACE or NEXT. */
   public Message revive(boolean value) {
     revive = value;
     return this;
   }
 
+  /** Stores the message only if nothing happened to its id since a cancel at this server time, at most 12 s ago. */
   public Message undoMs(long value) {
     undoMs = value;
     return this;
+  }
+
+  private static <T> T given(String what, T value) {
+    if (value == null) {
+      throw invalid(what + " is a String or byte[], not null");
+    }
+    return value;
+  }
+
+  /** The start of a text for a message: in quotes, on one line. */
+  static String quoted(String text) {
+    var start = new StringBuilder("\"");
+    text.chars().limit(40).forEach(one -> {
+      if (Character.isISOControl(one)) {
+        start.append(String.format("\\u%04x", one));
+      } else {
+        start.append((char) one);
+      }
+    });
+    return start.append('"').toString();
   }
 
   /** Checks it. `missingId` is its id if it has none. */
@@ -158,7 +197,7 @@ public final class Message {
       throw invalid("the payload has " + payload.length + " bytes, no queue takes more than " + MAX_PAYLOAD_BYTES,
           "TOO_LARGE");
     }
-    var checked = checkedId(id != null ? id : missingId != null ? missingId : newId());
+    var checked = checkedId(id != null ? id : missingId != null ? missingId : Ids.next());
     var word = spreadWord(dueWord(delay, due), checked);
     var isUpsert = onConflict != OnConflict.KEEP;
     // A repeated push with `next` changes nothing if the first one was applied.
@@ -247,11 +286,15 @@ public final class Message {
       }
       return String.valueOf(unixMs(due));
     }
-    var ms = delay == null ? 0 : millis(delay);
+    return "+" + (delay == null ? 0 : delayMs(delay));
+  }
+
+  static long delayMs(Duration delay) {
+    var ms = millis(delay);
     if (ms > MAX_DELAY_MS) {
       throw invalid("the delay is " + ms + " ms, it must be 0 to " + MAX_DELAY_MS + " (100 years)");
     }
-    return "+" + ms;
+    return ms;
   }
 
   static long within(String name, long number, long most) {
@@ -273,7 +316,7 @@ public final class Message {
     var ms = moment.getEpochSecond() >= 0 && moment.getEpochSecond() < 1_000_000_000_000L
         ? moment.getEpochSecond() * 1_000 + (moment.getNano() + 999_999) / 1_000_000 : -1;
     if (ms < 0) {
-      throw invalid("a moment is after 1970, not " + moment);
+      throw invalid("a moment is from 1970 to the year 33000, not " + moment);
     }
     return ms;
   }
@@ -284,7 +327,11 @@ public final class Message {
 
   /** The bytes of a text. A lone surrogate from U+DC80 on is the byte that {@link #shown} could not decode. */
   static byte[] encoded(String text) {
-    if (text.chars().noneMatch(one -> Character.isSurrogate((char) one))) {
+    var at = 0;
+    while (at < text.length() && !Character.isSurrogate(text.charAt(at))) {
+      at += 1;
+    }
+    if (at == text.length()) {
       return text.getBytes(StandardCharsets.UTF_8);
     }
     var bytes = new ByteArrayOutputStream();
@@ -300,8 +347,8 @@ public final class Message {
 
   /** An id as text. {@link #encoded} gives the same bytes back, also if they are no UTF-8. */
   static String shown(byte[] id) {
-    var whole = decoded(id, 0, id.length);
-    if (whole != null) {
+    var whole = new String(id, StandardCharsets.UTF_8);
+    if (whole.indexOf('\ufffd') < 0) { // nothing was replaced
       return whole;
     }
     var text = new StringBuilder();
@@ -332,17 +379,9 @@ public final class Message {
       isBad |= one >= 0 && one < 0x20 || one == 0x7f;
     }
     if (isBad) {
-      throw invalid("message id \"" + shown(Arrays.copyOf(id, Math.min(id.length, 40)))
-          + "\": an id has 1 to 200 bytes, none of them a control byte");
+      throw invalid("message id " + quoted(shown(id)) + " of " + id.length
+          + " bytes: an id has 1 to 200 bytes, none of them a control byte");
     }
     return id;
-  }
-
-  /** An id that no other message has: the time, then random digits. Ids made later sort later. */
-  private static byte[] newId() {
-    var random = UUID.randomUUID();
-    var text = String.format("%012x%016x", System.currentTimeMillis(), random.getMostSignificantBits())
-        + String.format("%08x", random.getLeastSignificantBits() >>> 28 & 0xffffffffL);
-    return text.getBytes(StandardCharsets.UTF_8);
   }
 }

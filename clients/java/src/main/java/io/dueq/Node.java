@@ -1,7 +1,5 @@
 package io.dueq;
 
-import io.dueq.Replies.Claimed;
-import io.dueq.Replies.Granted;
 import io.dueq.Replies.Reply;
 import io.dueq.Routes.PartitionMap;
 import java.nio.charset.StandardCharsets;
@@ -15,37 +13,33 @@ import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.LongSupplier;
 
 /**
- * A node at one partition: it beats, leads or stands by, promotes, reaps, and learns when to claim.
+ * A node at one partition: it beats, leads or stands by, promotes and reaps.
  * The lock of its consumer guards its state; no call is made under it.
  */
 final class Node {
   private static final System.Logger LOG = System.getLogger("io.dueq");
   /** The longest time for which a node relies on hints alone. */
-  private static final long FALLBACK = millis(1_000);
+  static final long FALLBACK = millis(1_000);
   private static final long BEAT = millis(900);
   private static final long LEAD = millis(2_500);
-  private static final long STRANDED = millis(2_500);
   private static final long TICK = 100_000;
   private static final long STANDBY = millis(25);
   private static final int PROMOTE = 256;
   private static final int REAP = 64;
-  static final long NEVER = Long.MAX_VALUE;
 
-  /** It should claim as soon as a handler is free; it does so. */
-  boolean wanted;
-  boolean claiming;
   final Partition partition;
+  final Claims claims;
   private final Servers servers;
   private final String id;
   private final Consumer host;
   private final ReentrantLock lock;
   private final Condition changed;
   private final Server.Stop end = new Server.Stop();
-  private final Server.Stop endClaims = new Server.Stop();
-  private CompletableFuture<Void> claims;
+  private CompletableFuture<Void> listening;
   private CompletableFuture<Void> beating;
-  private final Alarm promote = new Alarm(this::promoteNow);
-  private final Alarm reap = new Alarm(this::reapNow);
+  private final Alarm promote;
+  private final Alarm reap;
+  private final Stranded stranded;
   private Reply newest;
   private long leadsUntil = Long.MIN_VALUE;
   /** When the last notice came. */
@@ -53,9 +47,6 @@ final class Node {
   private long nodes = 1;
   private long reapAfterMs;
   private boolean beatNow;
-  private int emptyClaims;
-  private String moving = "";
-  private long movingSince;
   private final Set<String> failing = new HashSet<>();
 
   Node(Servers servers, Partition partition, String id, Consumer host, ReentrantLock lock) {
@@ -65,113 +56,47 @@ final class Node {
     this.host = host;
     this.lock = lock;
     this.changed = lock.newCondition();
+    this.claims = new Claims(this, servers, partition, host, lock);
+    this.stranded = new Stranded(servers, partition);
+    this.promote = alarm(this::promoteNow);
+    this.reap = alarm(this::reapNow);
+  }
+
+  private Alarm alarm(LongSupplier act) {
+    return new Alarm(lock, end::isStopped, act, error -> failed("a timer", DueqException.of(error)));
   }
 
   private static long millis(long ms) {
     return TimeUnit.MILLISECONDS.toNanos(ms);
   }
 
-  /** Acts at a time. At most one act is under way, and of several times the earliest counts. Guarded by the lock. */
-  private final class Alarm {
-    private final LongSupplier act;
-    private Runnable takeBack;
-    private int armed; // tells a timer that it was taken back too late
-    private long at = NEVER;
-    private long sent = NEVER;
-    private long next = NEVER;
-
-    /** `act` runs without the lock, and returns when to act again, or NEVER. */
-    Alarm(LongSupplier act) {
-      this.act = act;
-    }
-
-    void arm(long time) {
-      if (sent != NEVER) {
-        next = time > sent ? Math.min(time, next) : next; // the act under way covers what was due when it began
-      } else if (time < at) {
-        clear();
-        at = time;
-        var own = armed;
-        takeBack = Threads.after(time - Clock.now(), () -> fire(own));
-      }
-    }
-
-    void clear() {
-      if (takeBack != null) {
-        takeBack.run();
-      }
-      armed += 1;
-      takeBack = null;
-      at = NEVER;
-      next = NEVER;
-    }
-
-    private void fire(int own) {
-      lock.lock();
-      try {
-        if (own != armed || end.isStopped()) {
-          return;
-        }
-        clear();
-        sent = Clock.now();
-      } finally {
-        lock.unlock();
-      }
-      var again = NEVER;
-      try {
-        again = act.getAsLong();
-      } catch (RuntimeException error) { // a defect must not end the timer
-        failed("a timer", DueqException.of(error));
-        again = Clock.now() + FALLBACK;
-      }
-      lock.lock();
-      try {
-        sent = NEVER;
-        var later = Math.min(again, next);
-        next = NEVER;
-        if (later != NEVER && !end.isStopped()) {
-          arm(later);
-        }
-      } finally {
-        lock.unlock();
-      }
-    }
-  }
-
   void start() {
-    claims = CompletableFuture.allOf(CompletableFuture.runAsync(this::pops, Threads.POOL),
+    listening = CompletableFuture.allOf(CompletableFuture.runAsync(claims::awaitTokens, Threads.POOL),
         CompletableFuture.runAsync(this::notices, Threads.POOL));
     beating = CompletableFuture.runAsync(this::beats, Threads.POOL);
   }
 
   /** Waits for no more messages, and returns the wake-up tokens that this node may have taken. */
   void stopClaiming() {
-    endClaims.stop();
-    lock.lock();
-    try {
-      wanted = false;
+    claims.stop();
+    locked(() -> {
       promote.clear();
       changed.signalAll();
-    } finally {
-      lock.unlock();
-    }
-    claims.join();
-    returnToken();
+    });
+    listening.join();
+    claims.returnToken();
   }
 
   /** Stops the node, and tells the other nodes so. */
   void stop() {
-    endClaims.stop();
+    claims.stop();
     end.stop();
-    lock.lock();
-    try {
+    locked(() -> {
       promote.clear();
       reap.clear();
       changed.signalAll();
-    } finally {
-      lock.unlock();
-    }
-    claims.join();
+    });
+    listening.join();
     beating.join();
     try {
       partition.call("beat", "", List.of(id, "leave"));
@@ -180,17 +105,10 @@ final class Node {
     }
   }
 
-  /** Tells what waits for a free handler. The caller holds the lock. */
-  void wake() {
+  /** The next beat is due now. The caller holds the lock. */
+  void beatNow() {
+    beatNow = true;
     changed.signalAll();
-  }
-
-  /** The caller holds the lock. */
-  private void want() {
-    if (!endClaims.isStopped()) {
-      wanted = true;
-      host.dispatch();
-    }
   }
 
   private void locked(Runnable work) {
@@ -202,71 +120,8 @@ final class Node {
     }
   }
 
-  /** Claims up to `free` messages. */
-  List<Granted> claim(int free, byte[] token, long leaseMs) {
-    locked(() -> wanted = false);
-    Reply reply = null;
-    Claimed found = null;
-    try {
-      reply = claimPatiently(free, token, leaseMs);
-      found = Replies.claim(reply);
-    } catch (DueqException error) {
-      failed("claim", error);
-    }
-    lock.lock();
-    try {
-      claiming = false;
-      changed.signalAll();
-      if (found == null) {
-        beatNow = true; // the lost reply may have told of a head, and its tokens are gone: the next beat tells again
-        return List.of();
-      }
-      saw(reply, false);
-      var header = reply.header();
-      var granted = found.granted();
-      emptyClaims = granted.isEmpty() ? emptyClaims + 1 : 0;
-      if (found.left() > 0 || header.isPassed(header.headMs())) {
-        if (granted.size() == free) {
-          want();
-        } else if (!header.paused() && (!granted.isEmpty() || emptyClaims % 16 != 0)) {
-          // Other nodes may have taken both tokens, and a claim may end 250 expired messages and grant none.
-          Threads.after(millis(1), () -> locked(this::want));
-        }
-      }
-      return granted;
-    } finally {
-      lock.unlock();
-    }
-  }
-
-  /** Repeats a claim whose reply was lost with the same token, and so finds what it granted. */
-  private Reply claimPatiently(int free, byte[] token, long leaseMs) {
-    for (var patience = new Partition.Patience();; patience.pause()) {
-      try {
-        return partition.call("claim", "", List.of(free, token, leaseMs));
-      } catch (DueqException error) {
-        if ("HELD".equals(error.code())) {
-          return partition.callPatiently("held", "", List.of(token));
-        }
-        if (!patience.allows(error, true)) {
-          throw error;
-        }
-        failed("claim", error);
-      }
-    }
-  }
-
-  private void returnToken() {
-    try {
-      partition.call("claim", "", List.of(0, Partition.random(16), 1));
-    } catch (DueqException error) {
-      LOG.log(System.Logger.Level.INFO,
-          "a wake-up token was not returned: other nodes look within a second: " + error.getMessage());
-    }
-  }
-
   /** Uses the header of a reply, unless a newer one was used. The caller holds the lock. */
-  private void saw(Reply reply, boolean isBeat) {
+  void saw(Reply reply, boolean isBeat) {
     if (newest != null && !reply.isNewerThan(newest)) {
       return;
     }
@@ -276,8 +131,9 @@ final class Node {
       if (!known.isEmpty()) {
         LOG.log(System.Logger.Level.WARNING, "queue " + partition.queue + " was emptied or replaced");
       }
-      beatNow |= !known.isEmpty() || !isBeat; // the new queue has no leader yet
-      changed.signalAll();
+      if (!known.isEmpty() || !isBeat) { // the new queue has no leader yet
+        beatNow();
+      }
     }
     newest = reply;
     host.sawEpoch(header.epoch());
@@ -309,7 +165,7 @@ final class Node {
     if (!leads() && sent > heardAt) {
       promote.clear();
     }
-    if (headMs == null || endClaims.isStopped()) {
+    if (headMs == null || claims.isStopped()) {
       return;
     }
     if (newest != null && newest.header().isPassed(headMs) && !isHeard) {
@@ -336,8 +192,8 @@ final class Node {
     try {
       var isAlone = nodes == 1 || leads() && host.running() == 0;
       if (host.free() > 0 && isAlone) {
-        want(); // a claim takes due messages, too
-        return NEVER;
+        claims.want(true); // a claim takes due messages, too
+        return Alarm.NEVER;
       }
     } finally {
       lock.unlock();
@@ -347,19 +203,19 @@ final class Node {
       reply = partition.call("promote", "", List.of(PROMOTE));
     } catch (DueqException error) {
       failed("promote", error);
-      return NEVER;
+      return Alarm.NEVER;
     }
     lock.lock();
     try {
       saw(reply, false);
       var header = reply.header();
       if (header.headMs() == null || header.paused()) {
-        return NEVER;
+        return Alarm.NEVER;
       }
       if (!header.isPassed(header.headMs())) {
         return Math.max(promoteAt(header.headMs()), Clock.now() + TICK);
       }
-      return Replies.integerAt("promote", reply, 0) == PROMOTE ? Clock.now() : NEVER;
+      return Replies.integerAt("promote", reply, 0) == PROMOTE ? Clock.now() : Alarm.NEVER;
     } finally {
       lock.unlock();
     }
@@ -370,7 +226,7 @@ final class Node {
     try {
       var deadlineMs = newest == null ? null : newest.header().deadlineMs();
       if (deadlineMs == null) {
-        return NEVER;
+        return Alarm.NEVER;
       }
       if (partition.clock.at(Math.max(deadlineMs, reapAfterMs)) > Clock.now()) { // settled or extended since
         return reapAt(deadlineMs);
@@ -394,7 +250,7 @@ final class Node {
       }
       var next = reply.header().deadlineMs();
       if (next == null) {
-        return NEVER;
+        return Alarm.NEVER;
       }
       return !reply.header().isPassed(next) ? reapAt(next) : Clock.now() + (reaped > 0 ? 0 : FALLBACK);
     } finally {
@@ -423,9 +279,9 @@ final class Node {
           reapAfterMs = after;
           saw(reply, true);
           if (ready != 0) {
-            want();
+            claims.want(true);
           }
-          lookAfter(isLeader ? batch : "");
+          stranded.saw(isLeader ? batch : "", newest.header().epoch());
           for (var left = reply.sent() + BEAT - Clock.now(); left > 0 && !beatNow && !end.isStopped();) {
             left = changed.awaitNanos(left);
           }
@@ -441,62 +297,22 @@ final class Node {
     }
   }
 
-  private void pops() {
-    var wake = partition.keys.wake();
-    for (var pause = new Partition.Patience(); !endClaims.isStopped();) {
-      lock.lock();
-      try {
-        while (!endClaims.isStopped() && (host.free() == 0 || wanted || claiming)) {
-          changed.await();
-        }
-      } catch (InterruptedException error) {
-        return;
-      } finally {
-        lock.unlock();
-      }
-      if (endClaims.isStopped()) {
-        return;
-      }
-      try {
-        var popped = servers.block(wake, List.of("BLPOP", wake, "1"), endClaims);
-        pause = new Partition.Patience();
-        if (popped == null) {
-          continue;
-        }
-        lock.lock();
-        var isFree = host.free() > 0;
-        lock.unlock();
-        if (isFree) {
-          locked(this::want);
-        } else {
-          returnToken();
-        }
-      } catch (DueqException error) {
-        if (!endClaims.isStopped()) {
-          failed("BLPOP", error);
-          pause.pause();
-          locked(this::want); // the lost reply may have brought a token
-        }
-      }
-    }
-  }
-
   private void notices() {
     var notice = partition.keys.notice();
-    while (!endClaims.isStopped()) {
+    while (!claims.isStopped()) {
       try {
         servers.follow(notice, (server, asking) -> {
-          server.listen(notice, this::heard, endClaims, () -> servers.ofKey(notice) == server);
+          server.listen(notice, this::heard, claims.end(), () -> servers.ofKey(notice) == server);
           return true;
         });
       } catch (DueqException error) {
-        if (!endClaims.isStopped()) {
+        if (!claims.isStopped()) {
           failed("SSUBSCRIBE", error);
         }
       }
       lock.lock();
       try { // the beats bring the head meanwhile
-        for (var left = FALLBACK; left > 0 && !endClaims.isStopped();) {
+        for (var left = FALLBACK; left > 0 && !claims.isStopped();) {
           left = changed.awaitNanos(left);
         }
       } catch (InterruptedException error) {
@@ -513,57 +329,21 @@ final class Node {
       heardAt = Clock.now();
       // What was published before was missed; and a new queue has no leader yet.
       if (text == null || newest == null || newest.header().incarnation().isEmpty()) {
-        beatNow = true;
-        changed.signalAll();
+        beatNow();
       }
       if (text == null) {
         return;
       }
       if (text.isEmpty()) {
-        headIs(null, false, true, NEVER);
+        headIs(null, false, true, Alarm.NEVER);
       } else if (text.matches("\\d{1,15}") && partition.clock.isKnown()) {
-        headIs(Long.parseLong(text), false, true, NEVER);
+        headIs(Long.parseLong(text), false, true, Alarm.NEVER);
       }
     });
-  }
-
-  /** Ends a batch that stays on its way to another partition for 2.5 s: who moved it may be dead. Holds the lock. */
-  private void lookAfter(String batch) {
-    if (!moving.equals(batch)) {
-      moving = batch;
-      movingSince = Clock.now();
-    }
-    var epoch = newest.header().epoch();
-    if (batch.isEmpty() || epoch == null || Clock.now() - movingSince < STRANDED) {
-      return;
-    }
-    moving = "";
-    Threads.run(() -> {
-      try {
-        endStranded(Replies.before(Replies.after(batch, " "), " "), "m" + epoch);
-      } catch (DueqException error) {
-        LOG.log(System.Logger.Level.WARNING, "queue " + partition.queue
-            + ": a batch stays on its way to another partition: " + error.getMessage());
-      }
-    });
-  }
-
-  private void endStranded(String tag, String fence) {
-    var number = Replies.integerAt("depart", partition.call("depart", fence, List.of("", 0, tag, 5_000)), 0);
-    if (number == 0) {
-      return;
-    }
-    var arrived = new Partition(servers, partition.queue, tag)
-        .callPatiently("arrive", fence, List.of(partition.tag, number, ""));
-    var word = Replies.before(Replies.textAt("arrive", arrived, 0), " ");
-    var verdict = word.equals("VOID") ? "back" : word.equals("APPLIED") ? "done" : null;
-    if (verdict != null) {
-      partition.callPatiently("depart", fence, List.of(verdict + "=" + number, 0, tag, 5_000));
-    }
   }
 
   /** Logs the first error of an outage, and of each other kind. */
-  private void failed(String what, DueqException error) {
+  void failed(String what, DueqException error) {
     locked(() -> {
       if (failing.add(error.isOutage() ? "outage" : what + " " + error.code())) {
         LOG.log(System.Logger.Level.WARNING, "queue " + partition.queue + ": " + what

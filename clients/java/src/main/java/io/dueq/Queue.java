@@ -3,19 +3,25 @@ package io.dueq;
 import static io.dueq.DueqException.invalid;
 
 import io.dueq.Replies.Result;
+import io.dueq.Router.Sent;
 import io.dueq.model.CancelOutcome;
 import io.dueq.model.MessageEnd;
 import io.dueq.model.Receipt;
 import io.dueq.model.Rescheduled;
 import io.dueq.model.RunNowOutcome;
+import io.dueq.model.ScheduleInfo;
 import io.dueq.model.StoredMessage;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.ArrayList;
 import java.util.Collection;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
+import java.util.function.Consumer;
+import java.util.function.Function;
 import java.util.function.Supplier;
 
 /**
@@ -58,7 +64,11 @@ public final class Queue {
   }
 
   CompletableFuture<Receipt> push(Message.Encoded message) {
-    return item(message.verb(), message.id(), message.words(), message.repeatable()).thenApply(found -> new Receipt(
+    return push(message, sent -> router.send(message.verb(), List.of(sent), durability));
+  }
+
+  private CompletableFuture<Receipt> push(Message.Encoded message, Consumer<Sent> send) {
+    return item(message.verb(), message.id(), message.words(), message.repeatable(), send, found -> new Receipt(
         Message.shown(message.id()), Replies.named(Receipt.Outcome.class, found.outcome()),
         Optional.ofNullable(found.state()), Replies.optional(found.ms())));
   }
@@ -68,8 +78,13 @@ public final class Queue {
 
   /** Stores many messages in few calls. The results are in the order of the messages. */
   public CompletableFuture<List<Pushed>> pushMany(Collection<Message> messages) {
-    var all = messages.stream().map(message -> push(message).handle((receipt, error) -> new Pushed(
+    var byVerb = new LinkedHashMap<String, List<Sent>>();
+    var all = messages.stream().map(message -> attempt(() -> {
+      var encoded = message.encode(null);
+      return push(encoded, byVerb.computeIfAbsent(encoded.verb(), verb -> new ArrayList<>())::add);
+    }).handle((receipt, error) -> new Pushed(
         Optional.ofNullable(receipt), Optional.ofNullable(error).map(DueqException::of)))).toList();
+    byVerb.forEach((verb, sent) -> router.send(verb, sent, durability));
     return CompletableFuture.allOf(all.toArray(CompletableFuture[]::new))
         .thenApply(ended -> all.stream().map(CompletableFuture::join).toList());
   }
@@ -87,8 +102,7 @@ public final class Queue {
   private CompletableFuture<CancelOutcome> cancel(String verb, String id) {
     return attempt(() -> {
       var raw = Message.checkedId(Message.encoded(id));
-      return item(verb, raw, List.of(raw), true)
-          .thenApply(found -> Replies.named(CancelOutcome.class, found.outcome()));
+      return item(verb, raw, List.of(raw), true, found -> Replies.named(CancelOutcome.class, found.outcome()));
     });
   }
 
@@ -108,7 +122,7 @@ public final class Queue {
 
   private CompletableFuture<Rescheduled> reschedule(String id, String due, String expected, boolean repeatable) {
     var raw = Message.checkedId(Message.encoded(id));
-    return item("reschedule", raw, List.of(raw, due, expected), repeatable).thenApply(found ->
+    return item("reschedule", raw, List.of(raw, due, expected), repeatable, found ->
         new Rescheduled(Replies.named(Rescheduled.Outcome.class, found.outcome()), Replies.optional(found.ms())));
   }
 
@@ -116,8 +130,7 @@ public final class Queue {
   public CompletableFuture<RunNowOutcome> runNow(String id) {
     return attempt(() -> {
       var raw = Message.checkedId(Message.encoded(id));
-      return item("run_now", raw, List.of(raw), false)
-          .thenApply(found -> Replies.named(RunNowOutcome.class, found.outcome()));
+      return item("run_now", raw, List.of(raw), false, found -> Replies.named(RunNowOutcome.class, found.outcome()));
     });
   }
 
@@ -132,28 +145,61 @@ public final class Queue {
   }
 
   private CompletableFuture<Replies.Known> known(String id) {
+    return background(() -> router.get(Message.checkedId(Message.encoded(id))));
+  }
+
+  /** The schedules of one owner, which code declares. */
+  public Schedules schedules(String set) {
+    return new Schedules(this, set);
+  }
+
+  public Schedules.One schedule(String name) {
+    return new Schedules.One(this, name);
+  }
+
+  public CompletableFuture<List<ScheduleInfo>> listSchedules() {
+    return background(() -> Schedules.all(this));
+  }
+
+  /** The partition that has the schedules: a queue of several partitions has none. */
+  Partition home() {
+    return router.partition(Routes.HOME);
+  }
+
+  /** A call that blocks. */
+  <T> CompletableFuture<T> background(Supplier<T> call) {
     return attempt(() -> {
       client.check();
-      var raw = Message.checkedId(Message.encoded(id));
-      return CompletableFuture.supplyAsync(() -> router.get(raw), Threads.POOL).exceptionally(error -> {
+      return CompletableFuture.supplyAsync(call, Threads.POOL).exceptionally(error -> {
         throw DueqException.of(error);
       });
     });
   }
 
-  private CompletableFuture<Result> item(String verb, byte[] id, List<Object> words, boolean repeatable) {
+  private <T> CompletableFuture<T> item(String verb, byte[] id, List<Object> words, boolean repeatable,
+      Function<Result, T> decode) {
+    return item(verb, id, words, repeatable, sent -> router.send(verb, List.of(sent), durability), decode);
+  }
+
+  private <T> CompletableFuture<T> item(String verb, byte[] id, List<Object> words, boolean repeatable,
+      Consumer<Sent> send, Function<Result, T> decode) {
     client.check();
-    return router.item(verb, id, words, repeatable, durability).handle((answer, error) -> {
+    var sent = new Sent(id, words, repeatable, new CompletableFuture<>());
+    var result = sent.done().handle((answer, error) -> {
       if (error != null) {
         throw DueqException.of(error).ofMessage(Message.shown(id));
       }
+      Result found;
       try {
-        return Replies.result(verb.equals(Batches.CANCEL_DEAD) ? "cancel" : verb, answer.text());
+        found = Replies.result(verb.equals(Batches.CANCEL_DEAD) ? "cancel" : verb, answer.text());
       } catch (DueqException refused) {
         // The limits of the queue may have changed since an earlier try, which may have been applied.
         throw answer.repeated() ? refused.ofRepeated() : refused;
       }
+      return decode.apply(found);
     });
+    send.accept(sent);
+    return result;
   }
 
   /** Bad input fails the future, as everything else does. */

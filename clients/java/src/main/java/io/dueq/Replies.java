@@ -48,10 +48,10 @@ final class Replies {
     private static final long serialVersionUID = 1;
   }
 
-  private static <T> T guarded(String verb, Object raw, Supplier<T> decode) {
+  static <T> T guarded(String verb, Object raw, Supplier<T> decode) {
     try {
       return decode.get();
-    } catch (WrongShape | IndexOutOfBoundsException error) {
+    } catch (WrongShape | IndexOutOfBoundsException | NumberFormatException error) {
       throw unexpected(verb, raw);
     }
   }
@@ -129,7 +129,7 @@ final class Replies {
 
   /** A message that a claim granted. */
   record Granted(byte[] id, byte[] payload, long dueMs, int attempt, int crashes, boolean isLastAttempt,
-      String traceParent, Long expiresAtMs, int cost, int snoozes) {}
+      String traceParent, Long expiresAtMs, int cost, int snoozes, boolean isTick) {}
 
   /** The number of ready messages that the claim left, and what it granted. */
   record Claimed(long left, List<Granted> granted) {}
@@ -167,7 +167,7 @@ final class Replies {
     // Handlers copy it into HTTP headers, so a malformed one is left out.
     return new Granted(id, payload, dueMs, (int) attempt, (int) crashes, isLast,
         Message.isTraceParent(parent) ? parent : null, expiry(found, dueMs), (int) number(found, "cost", 1),
-        (int) number(found, "snoozes", 0));
+        (int) number(found, "snoozes", 0), found.containsKey("tick"));
   }
 
   private static Map<String, String> words(String options) {

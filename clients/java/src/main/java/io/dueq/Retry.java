@@ -31,7 +31,7 @@ public final class Retry {
 
   /** One delay for all retries, without jitter. */
   public static Retry fixed(Duration delay) {
-    var ms = Message.millis(delay);
+    var ms = Message.delayMs(delay);
     return new Retry(ms, ms, false);
   }
 

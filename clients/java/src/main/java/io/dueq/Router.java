@@ -10,6 +10,7 @@ import io.dueq.Routes.PartitionMap;
 import io.dueq.Routes.Step;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -77,41 +78,52 @@ final class Router {
     return CompletableFuture.allOf(all.stream().map(Batches::drain).toArray(CompletableFuture[]::new));
   }
 
-  /** Sends one item in a batch of its partition. */
-  CompletableFuture<Answer> item(String verb, byte[] id, List<Object> words, boolean repeatable,
-      Durability durability) {
-    var done = new CompletableFuture<Answer>();
+  /** An item of one id, and its result. */
+  record Sent(byte[] id, List<Object> words, boolean repeatable, CompletableFuture<Answer> done) {}
+
+  /** Sends items of one caller in batches of their partitions. */
+  void send(String verb, List<Sent> items, Durability durability) {
     whenLearned(failure -> {
       if (failure != null) {
-        done.completeExceptionally(failure);
+        items.forEach(item -> item.done.completeExceptionally(failure));
         return;
       }
-      BiFunction<Partition, String, CompletableFuture<Answer>> send =
-          (partition, fence) -> lane(partition.tag, verb, fence, durability).submit(words, repeatable);
-      Runnable slowly = () -> Threads.run(() -> {
-        try {
-          done.complete(routed(id, (partition, fence) -> await(send.apply(partition, fence))));
-        } catch (RuntimeException error) {
-          done.completeExceptionally(DueqException.of(error));
-        }
-      });
-      var steps = steps(map, id);
-      if (steps.size() != 1) {
-        slowly.run();
-        return;
-      }
-      send.apply(partition(steps.get(0).tag()), steps.get(0).fence()).whenComplete((answer, error) -> {
-        if (error instanceof Refused refused && !isFinal(refused.error)
-            || error == null && answer.text().equals("MOVING") && !answer.repeated()) {
-          slowly.run();
-        } else if (error != null) {
-          done.completeExceptionally(error instanceof Refused refused ? refused.error : error);
+      var seen = map;
+      var groups = new LinkedHashMap<Step, List<Batches.Item>>();
+      for (var item : items) {
+        var steps = steps(seen, item.id);
+        if (steps.size() == 1) {
+          groups.computeIfAbsent(steps.get(0), step -> new ArrayList<>(items.size())).add(new Batches.Item(item.words,
+              item.repeatable, (answer, error) -> answered(verb, item, durability, answer, error)));
         } else {
-          done.complete(answer);
+          sendSlowly(verb, item, durability);
         }
-      });
+      }
+      groups.forEach((step, group) -> lane(step.tag(), verb, step.fence(), durability).submit(group));
     });
-    return done;
+  }
+
+  private void answered(String verb, Sent item, Durability durability, Answer answer, Throwable error) {
+    if (error instanceof Refused refused && !isFinal(refused.error)
+        || error == null && answer.text().equals("MOVING") && !answer.repeated()) {
+      sendSlowly(verb, item, durability);
+    } else if (error != null) {
+      item.done.completeExceptionally(error instanceof Refused refused ? refused.error : error);
+    } else {
+      item.done.complete(answer);
+    }
+  }
+
+  /** Sends an item whose partition changes. */
+  private void sendSlowly(String verb, Sent item, Durability durability) {
+    Threads.run(() -> {
+      try {
+        item.done.complete(routed(item.id, (partition, fence) ->
+            await(lane(partition.tag, verb, fence, durability).submit(item.words, item.repeatable))));
+      } catch (RuntimeException error) {
+        item.done.completeExceptionally(DueqException.of(error));
+      }
+    });
   }
 
   private static Answer await(CompletableFuture<Answer> answer) {

@@ -28,8 +28,8 @@ final class Routes {
     static Keys of(String queue, String tag) {
       var bytes = queue.getBytes(StandardCharsets.UTF_8).length;
       if (bytes < 1 || bytes > 128 || BAD_IN_NAME.matcher(queue).find()) {
-        throw invalid("queue name \"" + queue.substring(0, Math.min(queue.length(), 40))
-            + "\": a name has 1 to 128 bytes, no control characters and none of / { }");
+        throw invalid("queue name " + Message.quoted(queue) + " of " + bytes
+            + " bytes: a name has 1 to 128 bytes, no control characters and none of / { }");
       }
       var base = "dueq:{" + (tag.equals(HOME) ? queue : queue + "/" + tag) + "}:";
       var ten = SUFFIXES.stream().map(suffix -> base + suffix).toList();

@@ -309,7 +309,7 @@ final class Server {
 
   /** The error of a connection that could not be opened: nothing was sent. */
   private DueqException unreached(Throwable thrown) {
-    var text = new StringBuilder();
+    var last = thrown;
     for (var error = thrown; error != null; error = error.getCause()) {
       if (error instanceof DueqException ours) {
         return ours.as(Applied.NO);
@@ -317,8 +317,9 @@ final class Server {
       if (error instanceof RedisCommandExecutionException refused) {
         return DueqException.ofReply(address, refused.getMessage()).as(Applied.NO);
       }
-      text.append(text.isEmpty() ? "" : ": ").append(error.getMessage());
+      last = error; // Lettuce and Netty repeat the text of what they wrap: the innermost says why
     }
+    var text = last.getMessage() == null ? last.toString() : last.getMessage();
     return new DueqException(Kind.UNAVAILABLE, Applied.NO, "cannot reach redis at " + address + ": " + text, null, "",
         null, thrown);
   }

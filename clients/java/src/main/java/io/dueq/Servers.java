@@ -75,7 +75,9 @@ final class Servers {
   static Servers of(String url, SslOptions ssl) {
     var match = URL.matcher(url);
     if (!match.matches() || match.group(1).equals("unix") && match.group(2) != null) {
-      throw invalid("a URL begins with redis://, rediss:// or unix://, or with redis+cluster:// or redis+sentinel://");
+      var scheme = url.contains("://") ? Replies.before(url, "://") : "";
+      throw invalid("the scheme of the URL is " + Message.quoted(scheme)
+          + ": it must be redis, rediss or unix, or redis+cluster or redis+sentinel");
     }
     var kind = match.group(2) == null ? "" : match.group(2);
     var rest = match.group(4);

@@ -54,7 +54,7 @@ public final class Settlement {
 
   /** Failed: due again after this time. */
   public static Settlement retry(Object error, Duration after) {
-    return new Settlement("retry", String.valueOf(Message.millis(after)), describe(error));
+    return new Settlement("retry", String.valueOf(Message.delayMs(after)), describe(error));
   }
 
   /** Given back: due at once, and no attempt counts. */
@@ -82,10 +82,10 @@ public final class Settlement {
   }
 
   /** What a handler has thrown as text: also of an exception whose text throws. */
-  private static String describe(Object error) {
+  static String describe(Object error) {
     try {
       return String.valueOf(error);
-    } catch (RuntimeException second) {
+    } catch (RuntimeException | Error second) {
       return "a " + error.getClass().getName() + " without a text";
     }
   }

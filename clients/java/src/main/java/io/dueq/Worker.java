@@ -43,8 +43,9 @@ public final class Worker {
       return this;
     }
 
+    /** The delays between attempts; from 1 s, doubling up to 1 h, without it. */
     public Options retry(Retry value) {
-      retry = value;
+      retry = given("a retry policy", value);
       return this;
     }
 
@@ -56,7 +57,7 @@ public final class Worker {
   }
 
   private final Client client;
-  private final List<Consumer> consumers = new ArrayList<>();
+  final List<Consumer> consumers = new ArrayList<>();
   private final CompletableFuture<Void> stopped = new CompletableFuture<>();
   private Executor executor = Threads.POOL;
   private boolean began;
@@ -75,7 +76,7 @@ public final class Worker {
 
   /** The threads of the handlers of queues that are added later; virtual threads or a cached pool without it. */
   public Worker executor(Executor value) {
-    executor = value;
+    executor = given("an executor", value);
     return this;
   }
 
@@ -85,14 +86,42 @@ public final class Worker {
   }
 
   /** Adds a queue. */
-  public synchronized Worker queue(Queue queue, Handler handler, Options options) {
+  public Worker queue(Queue queue, Handler handler, Options options) {
+    if (handler == null) {
+      throw invalid("queue " + queue.name() + " needs a handler: a function of a delivery");
+    }
+    return add(new Consumer(queue, handler, options, executor, nodeId));
+  }
+
+  static <T> T given(String what, T value) {
+    if (value == null) {
+      throw invalid(what + " is null: give one");
+    }
+    return value;
+  }
+
+  /** Adds a queue whose messages are handled in batches, with the usual options. */
+  public Worker queue(Queue queue, InBatches handler) {
+    return queue(queue, handler, new Options());
+  }
+
+  /** Adds a queue whose messages are handled in batches; the concurrency counts batches. */
+  public Worker queue(Queue queue, InBatches handler, Options options) {
+    handler.check(options);
+    return add(new Consumer(queue, handler, options, executor, nodeId));
+  }
+
+  private synchronized Worker add(Consumer consumer) {
     if (began) {
       throw invalid("the worker runs: give it all queues before");
     }
-    if (consumers.stream().anyMatch(consumer -> consumer.queue.name().equals(queue.name()))) {
-      throw invalid("the worker has queue " + queue.name() + " already");
+    if (consumer.queue.client != client) {
+      throw invalid("queue " + consumer.queue.name() + " is of another client: take it from the client of the worker");
     }
-    consumers.add(new Consumer(queue, handler, options, executor, nodeId));
+    if (consumers.stream().anyMatch(other -> other.queue.name().equals(consumer.queue.name()))) {
+      throw invalid("the worker has queue " + consumer.queue.name() + " already");
+    }
+    consumers.add(consumer);
     return this;
   }
 
@@ -108,7 +137,7 @@ public final class Worker {
         throw invalid("the worker runs, or has run: make a new one");
       }
       if (consumers.isEmpty()) {
-        throw invalid("the worker has no queue");
+        throw invalid("the worker has no queue: add one by `queue` before it runs");
       }
       client.check();
       began = true;

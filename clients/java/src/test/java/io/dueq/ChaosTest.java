@@ -17,7 +17,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /** Processes of workers that are killed while the server is killed and its connections are cut. */
-@Timeout(value = 150, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+@Timeout(value = 200, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class ChaosTest {
   /** The faults, one a second; the kills of workers go round. */
   private static final List<String> FAULTS =
@@ -44,8 +44,9 @@ class ChaosTest {
       for (var next = System.nanoTime() + TimeUnit.SECONDS.toNanos(3); faults < FAULTS.size(); Thread.sleep(40)) {
         var first = pushed;
         var all = IntStream.range(first, first + 10)
-            .mapToObj(n -> Message.of("").id("m" + n).delay(Duration.ofMillis(200))).toList();
-        assertTrue(queue.pushMany(all).join().stream().allMatch(one -> one.receipt().isPresent()));
+            .mapToObj(n -> Message.of("").id("m" + n).delay(Duration.ofMillis(200)).window(Duration.ofHours(1))).toList();
+        // A busy machine may take longer than a push is repeated; their ids are remembered meanwhile.
+        until(() -> queue.pushMany(all).join().stream().allMatch(one -> one.receipt().isPresent()));
         pushed += 10;
         if (System.nanoTime() < next) {
           continue;

@@ -20,67 +20,11 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.regex.Pattern;
 import java.util.stream.IntStream;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-@Timeout(value = 90, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
-class ConsumerTest {
-  private RedisServer server;
-  private Client client;
-  private Queue queue;
-  private final List<Worker> workers = new ArrayList<>();
-  private final List<CompletableFuture<Void>> running = new ArrayList<>();
-
-  @BeforeEach
-  void begin() throws Exception {
-    server = RedisServer.of();
-    client = Client.connect(server.url());
-    queue = client.queue("q");
-  }
-
-  @AfterEach
-  void end() throws Exception {
-    workers.forEach(Worker::stop);
-    for (var one : running) {
-      one.get(30, TimeUnit.SECONDS);
-    }
-    client.close();
-    server.close();
-  }
-
-  private Worker run(Worker worker, Duration grace) {
-    workers.add(worker);
-    running.add(CompletableFuture.runAsync(() -> worker.run(grace), Threads.POOL));
-    return worker;
-  }
-
-  private Worker run(Worker.Handler handler, Worker.Options options) {
-    return run(client.worker().queue(queue, handler, options), Duration.ofSeconds(10));
-  }
-
-  private static Worker.Options options() {
-    return new Worker.Options();
-  }
-
-  private static Message message(String id, long delayMs) {
-    return Message.of(id).id(id).delay(Duration.ofMillis(delayMs));
-  }
-
-  private void pushAll(int count, String name, long delayMs) {
-    var all = IntStream.range(0, count).mapToObj(n -> message(name + n, delayMs)).toList();
-    assertTrue(queue.pushMany(all).join().stream().allMatch(one -> one.receipt().orElseThrow().created()));
-  }
-
-  private StoredMessage.State state(String id) {
-    return queue.blocking().get(id).map(StoredMessage::state).orElse(null);
-  }
-
-  private long meta(String field) {
-    return server.meta("q", field);
-  }
-
+@Timeout(value = 200, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+class ConsumerTest extends WorkerTest {
   /** One that looks at each beat only would need 9 s for ten claims. A busy machine has two quiet seconds sometimes. */
   @Test
   void aWorkerWakesForEachDueTimeAndNoneIsEarly() throws Exception {
@@ -209,7 +153,7 @@ class ConsumerTest {
       delivered.complete(delivery);
       return null;
     }, options());
-    assertEquals(1, delivered.get(15, TimeUnit.SECONDS).crashes());
+    assertEquals(1, delivered.get(60, TimeUnit.SECONDS).crashes());
     until(() -> meta("acked") == 1);
   }
 
@@ -228,7 +172,7 @@ class ConsumerTest {
       server.command("ACL", "SETUSER", "worker", "+evalsha", "+eval");
       until(() -> meta("acked") == 1);
       worker.stop();
-      running.get(0).get(30, TimeUnit.SECONDS);
+      running.get(0).get(60, TimeUnit.SECONDS);
     }
     assertEquals(1, meta("claimed"));
   }
@@ -249,7 +193,7 @@ class ConsumerTest {
     queue.blocking().push(message("a", 0));
     began.await();
     server.command("FLUSHALL");
-    assertTrue(interrupted.get(5, TimeUnit.SECONDS));
+    assertTrue(interrupted.get(60, TimeUnit.SECONDS));
     // The thread of the handler has no interruption left: the next message is handled as usual.
     var second = new CountDownLatch(1);
     workers.get(0).stop();
@@ -296,7 +240,7 @@ class ConsumerTest {
       assertEquals(11, runs.size());
       assertTrue(runs.values().stream().allMatch(one -> one == 1), runs.toString());
       worker.stop();
-      running.get(0).get(20, TimeUnit.SECONDS);
+      running.get(0).get(60, TimeUnit.SECONDS);
     }
   }
 
@@ -327,7 +271,7 @@ class ConsumerTest {
     }
     began.await();
     worker.stop();
-    running.get(0).get(10, TimeUnit.SECONDS);
+    running.get(0).get(60, TimeUnit.SECONDS);
     assertEquals(null, state("short"));
     assertEquals(StoredMessage.State.SCHEDULED, state("long"));
     assertEquals(StoredMessage.State.SCHEDULED, state("deaf"));
@@ -347,7 +291,7 @@ class ConsumerTest {
     thread.start();
     Thread.sleep(300);
     thread.interrupt();
-    thread.join(10_000);
+    thread.join(60_000);
     assertTrue(!thread.isAlive());
   }
 
@@ -362,11 +306,14 @@ class ConsumerTest {
     pushAll(1, "m", 0);
     handled.await();
     Thread.sleep(1_500);
+    var began = System.nanoTime();
     var scripts = server.calls("evalsha");
     var pops = server.calls("blpop");
     Thread.sleep(5_000);
-    assertTrue(server.calls("evalsha") - scripts <= 7, "scripts: " + (server.calls("evalsha") - scripts));
-    assertTrue(server.calls("blpop") - pops <= 7, "pops: " + (server.calls("blpop") - pops));
+    scripts = server.calls("evalsha") - scripts;
+    pops = server.calls("blpop") - pops;
+    var most = (System.nanoTime() - began) / TimeUnit.MILLISECONDS.toNanos(900) + 2;
+    assertTrue(scripts <= most && pops <= most, scripts + " scripts and " + pops + " pops, instead of " + most);
   }
 
   @Test
@@ -379,15 +326,17 @@ class ConsumerTest {
         return null;
       }, options().concurrency(4));
     }
-    Thread.sleep(500);
-    pushAll(400, "m", 100);
-    until(() -> meta("acked") == 400);
-    assertTrue(runs.values().stream().allMatch(one -> one.get() > 50), runs.toString());
+    var pushed = new AtomicInteger();
+    until(() -> { // on a busy machine one of them may begin late
+      pushAll(100, "m" + pushed.addAndGet(100) + "-", 100);
+      until(() -> meta("acked") == pushed.get());
+      return runs.values().stream().allMatch(one -> one.get() > 50);
+    });
     workers.get(0).stop();
-    running.get(0).get(10, TimeUnit.SECONDS);
+    running.get(0).get(60, TimeUnit.SECONDS);
     pushAll(100, "n", 100);
-    until(() -> meta("acked") == 500);
-    assertEquals(500, runs.get("a").get() + runs.get("b").get());
+    until(() -> meta("acked") == pushed.get() + 100);
+    assertEquals(pushed.get() + 100, runs.get("a").get() + runs.get("b").get());
   }
 
   @Test
@@ -434,5 +383,6 @@ class ConsumerTest {
     until(() -> meta("acked") == 20_000);
     System.out.println("lives a second: " + 20_000L * 1_000_000_000L / (System.nanoTime() - began));
     assertEquals(20_000, handled.get());
+    assertTrue(server.calls("evalsha") < 2_000, "calls: " + server.calls("evalsha"));
   }
 }

@@ -20,7 +20,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /** Queues of several partitions, on one server while their number changes, and on a cluster. */
-@Timeout(value = 150, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+@Timeout(value = 200, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class PartitionsTest {
   private static final String PROGRAM = System.getenv().getOrDefault("DUEQ_PROGRAM", "");
 
@@ -95,7 +95,7 @@ class PartitionsTest {
       assertEquals(total, runs.size());
       assertTrue(runs.values().stream().allMatch(one -> one == 1), runs.toString());
       worker.stop();
-      running.get(20, TimeUnit.SECONDS);
+      running.get(60, TimeUnit.SECONDS);
     }
   }
 
@@ -138,7 +138,7 @@ class PartitionsTest {
       assertTrue(runs.values().stream().allMatch(one -> one == 1), runs.toString());
       assertEquals(6, queue.router.map().next().size());
       worker.stop();
-      running.get(20, TimeUnit.SECONDS);
+      running.get(60, TimeUnit.SECONDS);
     } finally {
       for (var server : servers) {
         server.close();
@@ -176,7 +176,7 @@ class PartitionsTest {
       until(() -> runs.size() == 100);
       assertTrue(runs.values().stream().allMatch(one -> one == 1), runs.toString());
       worker.stop();
-      running.get(20, TimeUnit.SECONDS);
+      running.get(60, TimeUnit.SECONDS);
     } finally {
       for (var server : servers) {
         server.close();

@@ -34,7 +34,7 @@ class ReadmeTest {
       Files.delete(file);
       Files.delete(folder);
     }
-    assertEquals(List.of("order:42: rate it, attempt 1\n", "SCHEDULED CANCELLED\n"), printed);
+    assertEquals(List.of("order:42: rate it, attempt 1\n", "SCHEDULED CANCELLED\n", "1 created, 0 kept\n"), printed);
   }
 
   @Test

@@ -89,9 +89,9 @@ final class RedisServer implements AutoCloseable {
     try {
       if (line == null || line.isLost()) {
         var uri = RedisURI.create("127.0.0.1", port);
-        line = new Line(CLIENT.connectAsync(ByteArrayCodec.INSTANCE, uri).get(30, TimeUnit.SECONDS));
+        line = new Line(CLIENT.connectAsync(ByteArrayCodec.INSTANCE, uri).get(60, TimeUnit.SECONDS));
       }
-      return line.send(List.of(words)).toCompletableFuture().get(30, TimeUnit.SECONDS);
+      return line.send(List.of(words)).toCompletableFuture().get(60, TimeUnit.SECONDS);
     } catch (Exception error) {
       throw new IllegalStateException(error);
     }
@@ -129,7 +129,7 @@ final class RedisServer implements AutoCloseable {
   }
 
   static void until(Callable<Boolean> holds) throws Exception {
-    for (var end = System.nanoTime() + TimeUnit.SECONDS.toNanos(40); !holds.call(); Thread.sleep(5)) {
+    for (var end = System.nanoTime() + TimeUnit.SECONDS.toNanos(100); !holds.call(); Thread.sleep(5)) {
       if (System.nanoTime() > end) {
         throw new AssertionError("the condition does not become true");
       }

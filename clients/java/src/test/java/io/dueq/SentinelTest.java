@@ -12,7 +12,7 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-@Timeout(value = 150, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+@Timeout(value = 200, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class SentinelTest {
   @Test
   void callsAndWorkersFollowAFailover() throws Exception {
@@ -52,7 +52,7 @@ class SentinelTest {
         });
         until(() -> runs.size() == 102);
         worker.stop();
-        running.get(20, TimeUnit.SECONDS);
+        running.get(60, TimeUnit.SECONDS);
       }
     } finally {
       Files.delete(file);

@@ -18,7 +18,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-@Timeout(value = 90, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+@Timeout(value = 200, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class TlsTest {
   @TempDir
   Path folder;
@@ -48,20 +48,23 @@ class TlsTest {
         var running = CompletableFuture.runAsync(worker::run, Threads.POOL);
         until(() -> { // on a busy machine the first handshake of a JVM takes longer than a call is repeated
           try {
-            return queue.blocking().push("x").created();
+            queue.blocking().push("x");
+            return true;
           } catch (DueqException error) {
-            assertEquals(List.of(Kind.UNAVAILABLE, Applied.NO), List.of(error.kind(), error.applied()), error.toString());
+            assertTrue(error.isOutage(), error.toString());
             return false;
           }
         });
-        until(() -> server.meta("q", "acked") == 1);
+        until(() -> server.meta("q", "acked") > 0);
         worker.stop();
-        running.get(20, TimeUnit.SECONDS);
+        running.get(60, TimeUnit.SECONDS);
       }
       try (var client = Client.connect(url)) {
-        var error = assertThrows(DueqException.class, () -> client.queue("q").blocking().push("x"));
-        assertEquals(Applied.NO, error.applied());
-        assertTrue(error.getMessage().contains("certification path"), error.getMessage());
+        until(() -> { // a handshake that takes too long says less
+          var error = assertThrows(DueqException.class, () -> client.queue("q").blocking().push("x"));
+          assertEquals(List.of(Kind.UNAVAILABLE, Applied.NO), List.of(error.kind(), error.applied()), error.toString());
+          return error.getMessage().contains("certification path");
+        });
       }
     }
   }
