@@ -289,7 +289,7 @@ var idForm = base64.NewEncoding("-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghi
 var newestID atomic.Int64
 
 // newID is an id that no other message has: the time in ns, then random bits. What a process names later sorts later,
-// and so goes to the ends of the sorted sets, which costs Redis a fifth less than random places.
+// so that the messages of one moment keep the order of their pushes.
 func newID() string {
 	now, last := time.Now().UnixNano(), newestID.Load()
 	for !newestID.CompareAndSwap(last, max(now, last+1)) {

@@ -13,11 +13,24 @@ from servers_for_tests import Proxy, RedisServer
 import dueq
 from dueq import Applied, CancelOutcome, DueqError, EndKind, ErrorKind, Message, MessageState, OnConflict, PushOutcome
 from dueq._scripts import SCRIPTS
+from dueq.server import MOST_CALLS
 
 
 def is_call(verb: str) -> bytes:
     """What a call of this verb has in its bytes, once its script is loaded."""
     return SCRIPTS[verb][0].encode()
+
+
+def test_any_number_of_calls_at_once_takes_64_connections(server: RedisServer) -> None:
+    async def main() -> None:
+        async with dueq.connect(server.url) as client:
+            queue = client.queue("orders")
+            assert await asyncio.gather(*(queue.get(f"order:{number}") for number in range(3_000))) == [None] * 3_000
+            await queue.push("")
+            # And the connection that asks.
+            assert server.client.info("clients")["connected_clients"] <= MOST_CALLS + 1
+
+    asyncio.run(main())
 
 
 def test_results_of_each_call_in_each_state(server: RedisServer) -> None:
@@ -54,7 +67,7 @@ def test_ids_that_the_library_makes_ascend_and_are_short() -> None:
     ids = [Message("").id for _ in range(10_000)]
     assert ids == sorted(ids)
     assert len(set(ids)) == len(ids)
-    assert all(len(id) < 32 for id in ids)
+    assert all(len(id) <= 30 for id in ids)
 
 
 def test_ids_and_payloads_are_any_bytes(server: RedisServer) -> None:

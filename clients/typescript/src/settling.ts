@@ -6,7 +6,7 @@ import { Settlement, type Retry } from "./delivery.js";
 import { asDueqError, invalid } from "./errors.js";
 import type { Word } from "./driver.js";
 import type { Held } from "./held.js";
-import { wordOf, type Message, type SettleOutcome } from "./model.js";
+import { wordOf, type Message } from "./model.js";
 import type { Partition } from "./partition.js";
 import { list, result, text } from "./replies.js";
 import { idOfFollowUp, indexOf } from "./routes.js";
@@ -70,7 +70,7 @@ export class Settler {
   }
 
   /** Acks and stores the follow-ups in one step, but for those that the partitions' change takes elsewhere. */
-  private async ackPush(held: Held, given: readonly Message[]): Promise<SettleOutcome> {
+  private async ackPush(held: Held, given: readonly Message[]): Promise<string> {
     const { id, token, partition } = held;
     const { router } = this.queue;
     let messages = given.map((message, at) => message.named(idOfFollowUp(id, at + 1)));
@@ -89,7 +89,7 @@ export class Settler {
       }
       if (!here.length) {
         const answer = await router.lane(partition.tag, "ack").submit([token, id]);
-        return result("ack", answer.text).outcome as SettleOutcome;
+        return result("ack", answer.text).outcome;
       }
       const words = here.flatMap((message) => [...message.arguments]);
       try {
@@ -97,7 +97,7 @@ export class Settler {
         const { body } = await partition.callPatiently("ack_push", [name, ...words], map ? `m${map.epoch}` : "");
         const word = text(body[0]);
         if (word === "REFUSED") for (const line of list(body[1])) result("ack_push", text(line)); // throws
-        return result("ack", word).outcome as SettleOutcome;
+        return result("ack", word).outcome;
       } catch (thrown) {
         const error = asDueqError(thrown);
         if (!error.isRemapped || error.applied !== "no" || !(await router.refresh())) throw error;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -25,6 +26,8 @@ from .durability import Durability
 from .errors import Applied, DueqError, ErrorKind, invalid, of_reply
 from .replies import Reply
 
+MOST_CALLS = 64
+"""How many scripts a client calls at once on one server; more wait for their turn."""
 RESPONSE_LIMIT = 5.0
 """How long one command may take before its connection is closed."""
 # Of versions of redis-py that do not keep the code beside the class.
@@ -46,6 +49,7 @@ class Server:
         self.address = address
         self._checked = self._closed = self._in_cluster = False
         self._can_wait: set[str] = set()
+        self._turns = asyncio.Semaphore(MOST_CALLS)
 
     async def is_in_cluster(self) -> bool:
         """Whether the server says that it belongs to a cluster."""
@@ -75,7 +79,7 @@ class Server:
             return await self._exchange(connection, *words, asking=asking)
 
     async def run(self, verb: str, keys: Sequence[str], arguments: Sequence[Word], *, asking: bool = False) -> Any:
-        async with self.connection() as connection:
+        async with self._turns, self.connection() as connection:
             return await self._evaluate(connection, verb, keys, arguments, asking)
 
     async def run_durably(

@@ -30,6 +30,8 @@ def _settings() -> dict[str, Any]:
         "socket_connect_timeout": CONNECT_LIMIT,
         "socket_keepalive": True,
         "protocol": 2,
+        # Calls are bounded by `Server`, and a worker needs two connections for each partition.
+        "max_connections": 1 << 20,
     }
 
 

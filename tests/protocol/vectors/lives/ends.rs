@@ -68,6 +68,25 @@ fn a_life_is_kept_for_as_long_as_the_queue_is_told() -> Result<()> {
 }
 
 #[test]
+fn an_expiry_is_the_last_event_of_a_life() -> Result<()> {
+    for (on_expire, kept) in [("drop", 1), ("dead", 0)] {
+        let mut queue = keeping(KEEP_MS)?;
+        let options = format!("expires=+50 on_expire={on_expire}");
+        queue.items("push", T0, words!["", "a", T0, "payload", options])?;
+        let now = T0 + SECOND;
+        ensure!(queue.take(now, 1, &token(1))?.is_empty());
+        let expected = [format!("{T0} push {T0}"), format!("{now} expired -")];
+        let told = life(&mut queue, now)?;
+        ensure!(told == expected, "{on_expire}: {told:?}");
+        // A dead message has not ended.
+        let mut ending = queue.state()?.recent;
+        ending.retain(|(name, _)| name.0[0] == 7);
+        ensure!(ending.len() == kept, "{on_expire}: {ending:?}");
+    }
+    Ok(())
+}
+
+#[test]
 fn the_life_goes_on_after_an_undo() -> Result<()> {
     let mut queue = keeping(0)?;
     let due = T0 + HOUR;

@@ -105,12 +105,16 @@ final class Consumer {
     lock.lock();
     try {
       work.run();
-      if (isStopping) { // only the stop waits for changes
-        changed.signalAll();
-      }
     } finally {
-      lock.unlock();
+      unlock();
     }
+  }
+
+  private void unlock() {
+    if (isStopping) { // only the stop waits for changes
+      changed.signalAll();
+    }
+    lock.unlock();
   }
 
   /** Work that the stop waits for. The caller holds the lock. */
@@ -278,7 +282,7 @@ final class Consumer {
         drop(delivery);
       }
     } finally {
-      lock.unlock();
+      unlock();
     }
     Runnable done = () -> locked(() -> {
       pending -= 1;

@@ -209,13 +209,11 @@ final class Node {
     try {
       saw(reply, false);
       var header = reply.header();
-      if (header.headMs() == null || header.paused()) {
+      // What is due still needs no second call: this one has added wake-up tokens, and claims take it.
+      if (header.headMs() == null || header.paused() || header.isPassed(header.headMs())) {
         return Alarm.NEVER;
       }
-      if (!header.isPassed(header.headMs())) {
-        return Math.max(promoteAt(header.headMs()), Clock.now() + TICK);
-      }
-      return Replies.integerAt("promote", reply, 0) == PROMOTE ? Clock.now() : Alarm.NEVER;
+      return Math.max(promoteAt(header.headMs()), Clock.now() + TICK);
     } finally {
       lock.unlock();
     }
