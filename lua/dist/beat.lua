@@ -301,6 +301,11 @@ local ranked = epoch or word == 'first' or word == 'second'
 local leader_rank = ranked and redis.call('HGET', META, 'leader_rank') -- the word of the leader's last beat
 -- Silent nodes, but not those of the roster.
 local silent = redis.call('ZRANGE', NODES, epoch and '0' or '-inf', now - 3000, 'BYSCORE')
+local fell_silent = #silent > 0
+-- Beats of the future that no node announced: the clock went back. Those that live beat again, and tell again.
+for _, name in ipairs(redis.call('ZRANGE', NODES, '(' .. int(math.max(now, announced)), '(inf', 'BYSCORE')) do
+  silent[#silent + 1] = name
+end
 if #silent > 0 then
   -- Forgets silent nodes. META's `gone` keeps what they told last, so that their leases can be explained: at most 20
   -- lines, the latest first: node, a tab, what it told.
@@ -324,7 +329,7 @@ if #silent > 0 then
   end
 end
 local silence = now - tonumber(last_beat or now)
-if silence < 0 or silence > 3000 and (#silent > 0 or now - announced > 3000) then
+if silence < 0 or silence > 3000 and (fell_silent or now - announced > 3000) then
   reap_after = now + 5000
 end
 local reopened
@@ -339,8 +344,6 @@ if silence < 0 then -- the opening that the rate chose may be far ahead now
     reopened = true
   end
 end
--- Beats of the future that no node announced: the clock went back.
-redis.call('ZREMRANGEBYSCORE', NODES, '(' .. int(math.max(now, announced)), '(inf')
 local until_ms = tonumber(leader_until)
 local free = not leader or leader == '' or until_ms <= now or until_ms > math.max(now + 2500, announced)
 if word == 'first' and leader_rank == 'second' then
@@ -373,7 +376,7 @@ if announced ~= (tonumber(parked_until or 0) or 0) then
 end
 redis.call('HSET', META, 'last_beat', now, 'reap_after', reap_after or 0, 'leader', leader or '',
   'leader_until', leader_until or 0)
-if (drained or '') ~= '' and (#silent > 0 or word == 'leave') then
+if (drained or '') ~= '' and (fell_silent or word == 'leave') then
   -- META's `drained` names the nodes that an operator drained, each between two line feeds: only those in NODES.
   local named, kept = {}, '\n'
   for name in string.gmatch(drained, '[^\n]+') do

@@ -120,19 +120,22 @@ local ranked = epoch or word == 'first' or word == 'second'
 local leader_rank = ranked and redis.call('HGET', META, 'leader_rank') -- the word of the leader's last beat
 -- Silent nodes, but not those of the roster.
 local silent = redis.call('ZRANGE', NODES, epoch and '0' or '-inf', now - 3000, 'BYSCORE')
+local fell_silent = #silent > 0
+-- Beats of the future that no node announced: the clock went back. Those that live beat again, and tell again.
+for _, name in ipairs(redis.call('ZRANGE', NODES, '(' .. int(math.max(now, announced)), '(inf', 'BYSCORE')) do
+  silent[#silent + 1] = name
+end
 if #silent > 0 then
   --- use: forget_nodes
 end
 local silence = now - tonumber(last_beat or now)
-if silence < 0 or silence > 3000 and (#silent > 0 or now - announced > 3000) then
+if silence < 0 or silence > 3000 and (fell_silent or now - announced > 3000) then
   reap_after = now + 5000
 end
 local reopened
 if silence < 0 then -- the opening that the rate chose may be far ahead now
   --- use: forget_rate_opening
 end
--- Beats of the future that no node announced: the clock went back.
-redis.call('ZREMRANGEBYSCORE', NODES, '(' .. int(math.max(now, announced)), '(inf')
 local until_ms = tonumber(leader_until)
 local free = not leader or leader == '' or until_ms <= now or until_ms > math.max(now + 2500, announced)
 if word == 'first' and leader_rank == 'second' then
@@ -165,7 +168,7 @@ if announced ~= (tonumber(parked_until or 0) or 0) then
 end
 redis.call('HSET', META, 'last_beat', now, 'reap_after', reap_after or 0, 'leader', leader or '',
   'leader_until', leader_until or 0)
-if (drained or '') ~= '' and (#silent > 0 or word == 'leave') then
+if (drained or '') ~= '' and (fell_silent or word == 'leave') then
   --- use: keep_drained
 end
 if told then

@@ -57,6 +57,20 @@ fn silent_node_is_explained_before_and_after_a_beat_forgets_it() -> Result<()> {
 }
 
 #[test]
+fn a_step_back_of_the_clock_leaves_nothing_of_a_node_behind() -> Result<()> {
+    let mut queue = queue()?;
+    for node in ["north", "south"] {
+        queue.ok("beat", T0, words![node, "stay", "@1"])?;
+    }
+    let now = T0 - 10 * SECOND;
+    queue.ok("beat", now, words!["south", "stay"])?;
+    let nodes = queue.ok("nodes", now, words![])?;
+    ensure!(told(&nodes)? == [""], "only south, until it tells again");
+    ensure!(queue.state()?.claims.len() == 1, "only the placeholder");
+    Ok(())
+}
+
+#[test]
 fn twenty_silent_nodes_are_kept_the_latest_first() -> Result<()> {
     let mut queue = queue()?;
     for number in 0..25 {
