@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     /// The hash of the library with the version `VERSION`. A test compares it.
-    const HASH: u64 = 0xfccf_49d1_36b2_fa98;
+    const HASH: u64 = 0xfccf49d136b2fa98;
 
     /// The hash FNV-1a.
     fn hash(text: &str) -> u64 {
