@@ -29,8 +29,7 @@ func (n *node) claim(free int, token string, lease time.Duration) ([]granted, ti
 	n.lock.Lock()
 	n.wanted, n.hasTime = false, false
 	n.lock.Unlock()
-	began := mono()
-	read, err := n.sendClaim(free, token, lease)
+	read, began, err := n.sendClaim(free, token, lease)
 	var left int64
 	var all []granted
 	if err == nil {
@@ -63,20 +62,22 @@ func (n *node) claim(free int, token string, lease time.Duration) ([]granted, ti
 	return all, began + lease
 }
 
-// sendClaim repeats a claim whose reply was lost with the same token, and so finds what it granted.
-func (n *node) sendClaim(free int, token string, lease time.Duration) (*reply, error) {
-	ctx, patience := context.Background(), newPatience()
+// sendClaim repeats a claim whose reply was lost with the same token, and so finds what it granted. It returns also
+// when the lease began at the earliest.
+func (n *node) sendClaim(free int, token string, lease time.Duration) (*reply, time.Duration, error) {
+	ctx, patience, first := context.Background(), newPatience(), mono()
 	for {
 		read, err := n.partition.call(ctx, "claim", "", free, token, lease.Milliseconds())
 		if err == nil {
-			return read, nil
+			return read, read.sent, nil
 		}
 		failure := asError(err)
 		if failure.Code == "HELD" {
-			return n.partition.callPatiently(ctx, "held", "", token)
+			read, err := n.partition.callPatiently(ctx, "held", "", token)
+			return read, first, err
 		}
 		if !patience.allows(failure, true) {
-			return nil, err
+			return nil, 0, err
 		}
 		n.failedLocking("claim", err)
 		patience.pause(ctx)

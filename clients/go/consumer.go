@@ -196,7 +196,6 @@ func (c *consumer) giveBack(count int) {
 func (c *consumer) claim(one *node, count int) {
 	// A token tells its node, so that an operator finds leases whose node is gone.
 	token := "@" + c.nodeID[len(c.nodeID)-7:] + string(random(8))
-	third := mono() + c.settings.lease/3
 	all, expires := one.claim(count, token, c.settings.lease)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,7 +203,7 @@ func (c *consumer) claim(one *node, count int) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		made := &held{
 			delivery: newDelivery(c.queue.Name(), token, granted), partition: one.partition, ctx: ctx, cancel: cancel,
-			ended: make(chan struct{}), extendAt: third, expires: expires,
+			ended: make(chan struct{}), extendAt: expires - c.settings.lease*2/3, expires: expires,
 		}
 		c.all[made] = true
 		c.spawn(func() { c.handle(made) })

@@ -101,9 +101,8 @@ export class Node {
   async claim(free: number, token: Buffer, leaseMs: number): Promise<{ granted: Granted[]; expires: number }> {
     this.wanted = false;
     this.claiming = true;
-    const began = monotonic();
     try {
-      const reply = await this.claimPatiently(free, token, leaseMs);
+      const { reply, began } = await this.claimPatiently(free, token, leaseMs);
       const { granted, left } = claim(reply);
       this.saw(reply);
       const more = left > 0 || isPassed(reply.header.headMs, reply);
@@ -126,15 +125,20 @@ export class Node {
     }
   }
 
-  /** Repeats a claim whose reply was lost with the same token, and so finds what it granted. */
-  private async claimPatiently(free: number, token: Buffer, leaseMs: number): Promise<Reply> {
+  /**
+   * Repeats a claim whose reply was lost with the same token, and so finds what it granted. Returns also when the lease
+   * began at the earliest.
+   */
+  private async claimPatiently(free: number, token: Buffer, leaseMs: number): Promise<{ reply: Reply; began: number }> {
     const patience = new Patience();
+    const first = monotonic();
     for (;;) {
       try {
-        return await this.partition.call("claim", [free, token, leaseMs]);
+        const reply = await this.partition.call("claim", [free, token, leaseMs]);
+        return { reply, began: reply.sent };
       } catch (thrown) {
         const error = asDueqError(thrown);
-        if (error.code === "HELD") return this.partition.callPatiently("held", [token]);
+        if (error.code === "HELD") return { reply: await this.partition.callPatiently("held", [token]), began: first };
         if (!patience.allows(error)) throw error;
         this.failed("claim", error);
       }

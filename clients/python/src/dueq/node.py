@@ -150,9 +150,8 @@ class Node:
     async def claim(self, free: int, token: bytes, lease_ms: int) -> tuple[list[Granted], float]:
         """Claims up to `free` messages. Returns them, and until when their lease runs at least."""
         self.wanted, self.claiming = False, True
-        began = monotonic()
         try:
-            reply = await self._claim(free, token, lease_ms)
+            reply, began = await self._claim(free, token, lease_ms)
             left, granted = replies.claim(reply)
             self.saw(reply)
             head_ms = reply.header.head_ms
@@ -174,15 +173,19 @@ class Node:
             if not self.wanted:
                 self._claimed.set()
 
-    async def _claim(self, free: int, token: bytes, lease_ms: int) -> Reply:
-        """Repeats a claim whose reply was lost with the same token, and so finds what it granted."""
-        patience = Patience()
+    async def _claim(self, free: int, token: bytes, lease_ms: int) -> tuple[Reply, float]:
+        """Repeats a claim whose reply was lost with the same token, and so finds what it granted.
+
+        Returns also when the lease began at the earliest.
+        """
+        patience, first = Patience(), monotonic()
         while True:
             try:
-                return await self.partition.call("claim", free, token, lease_ms)
+                reply = await self.partition.call("claim", free, token, lease_ms)
+                return reply, reply.sent
             except DueqError as error:
                 if error.code == "HELD":
-                    return await self.partition.call_patiently("held", token)
+                    return await self.partition.call_patiently("held", token), first
                 if not patience.allows(error, True):
                     raise
                 self._failed("claim", error)

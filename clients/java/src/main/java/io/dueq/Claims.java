@@ -86,13 +86,18 @@ final class Claims {
     }
   }
 
+  /** What a claim got, and when its lease began at the earliest. */
+  record Lot(List<Granted> granted, long began) {}
+
+  private record Answer(Reply reply, long began) {}
+
   /** Claims up to `free` messages, after {@link #begin}. */
-  List<Granted> claim(int free, byte[] token, long leaseMs) {
-    Reply reply = null;
+  Lot claim(int free, byte[] token, long leaseMs) {
+    Answer answer = null;
     Claimed found = null;
     try {
-      reply = claimPatiently(free, token, leaseMs);
-      found = Replies.claim(reply);
+      answer = claimPatiently(free, token, leaseMs);
+      found = Replies.claim(answer.reply);
     } catch (DueqException error) {
       node.failed("claim", error);
     }
@@ -101,10 +106,10 @@ final class Claims {
       isUnderWay = false;
       if (found == null) {
         node.beatNow(); // the lost reply may have told of a head, and its tokens are gone: the next beat tells again
-        return List.of();
+        return new Lot(List.of(), 0);
       }
-      node.saw(reply, false);
-      var header = reply.header();
+      node.saw(answer.reply, false);
+      var header = answer.reply.header();
       var granted = found.granted();
       empty = granted.isEmpty() ? empty + 1 : 0;
       if (found.left() > 0 || header.isPassed(header.headMs())) {
@@ -115,7 +120,7 @@ final class Claims {
           Threads.after(PAUSE, () -> wantNow());
         }
       }
-      return granted;
+      return new Lot(granted, answer.began);
     } finally {
       lock.unlock();
     }
@@ -131,13 +136,15 @@ final class Claims {
   }
 
   /** Repeats a claim whose reply was lost with the same token, and so finds what it granted. */
-  private Reply claimPatiently(int free, byte[] token, long leaseMs) {
+  private Answer claimPatiently(int free, byte[] token, long leaseMs) {
+    var first = Clock.now();
     for (var patience = new Partition.Patience();; patience.pause()) {
       try {
-        return partition.call("claim", "", List.of(free, token, leaseMs));
+        var reply = partition.call("claim", "", List.of(free, token, leaseMs));
+        return new Answer(reply, reply.sent());
       } catch (DueqException error) {
         if ("HELD".equals(error.code())) {
-          return partition.callPatiently("held", "", List.of(token));
+          return new Answer(partition.callPatiently("held", "", List.of(token)), first);
         }
         if (!patience.allows(error, true)) {
           throw error;

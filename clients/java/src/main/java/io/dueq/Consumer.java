@@ -234,11 +234,10 @@ final class Consumer {
     // A token tells its node, so that an operator finds leases whose node is gone.
     var token = ("@" + nodeId.substring(nodeId.length() - 7) + "12345678").getBytes(StandardCharsets.UTF_8);
     System.arraycopy(Partition.random(8), 0, token, 8, 8);
-    var began = Clock.now();
     var lease = TimeUnit.MILLISECONDS.toNanos(leaseMs);
-    var granted = node.claims.claim(count, token, leaseMs);
-    var made = granted.stream()
-        .map(one -> new Delivery(one, token, node.partition, began + lease, began + lease / 3)).toList();
+    var lot = node.claims.claim(count, token, leaseMs);
+    var made = lot.granted().stream()
+        .map(one -> new Delivery(one, token, node.partition, lot.began() + lease, lot.began() + lease / 3)).toList();
     locked(() -> {
       leases.add(made);
       giveBack(count - made.size()); // also of none: a node may have wanted to claim meanwhile
