@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from test_consumer import LIMIT
 
+from dueq import Applied, DueqError, ErrorKind
+from dueq.errors import of_reply
 from dueq.node import Node
 from dueq.partition import Partition
 from dueq.servers import Servers
@@ -109,6 +111,26 @@ def test_a_notice_of_a_queue_that_did_not_exist_brings_a_beat_at_once(monkeypatc
         await servers.answered("beat")
 
     run(test, monkeypatch)
+
+
+def test_a_lease_begins_with_the_try_of_the_claim_that_was_granted() -> None:
+    async def began_after_the_loss(*, held: bool) -> bool:
+        servers = Scripted()
+        node = Node(servers, Partition(servers, "q", "-"), "node", Idle())
+        claim = asyncio.create_task(node.claim(1, b"t" * 16, 2_000))
+        lost = await servers.answered("claim")
+        lost_at = time.monotonic()
+        lost.set_exception(DueqError(ErrorKind.UNAVAILABLE, Applied.UNKNOWN, "lost"))
+        again = await servers.answered("claim")
+        if held:  # the first try was applied
+            again.set_exception(of_reply("redis", "HELD this token has a lease"))
+            again = await servers.answered("held")
+        again.set_result(reply(0, 0, [], [], []))
+        _, expires = await claim
+        return expires - 2 >= lost_at
+
+    assert asyncio.run(began_after_the_loss(held=False))
+    assert not asyncio.run(began_after_the_loss(held=True))
 
 
 def test_a_beat_that_swallows_its_cancellation_is_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
